@@ -1,0 +1,47 @@
+# Everything runs in a local environment (.venv) that is made on first use and re-used while
+# pyproject.toml and constraints.txt stay the same.  Needs: git, make, Python >= 3.11.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help env demo test test-all check format bench clean
+help:  ## list the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+env: $(READY)  ## install PV4FAD and its tools into .venv (about a minute, once)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "PV4FAD needs Python >= 3.11; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "'$(PYTHON) -m venv' does not work here. On Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
+	@echo "Installing PV4FAD into $(VENV) (about a minute, once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## the main job end to end on generated data
+	@$(BIN)/pv4fad demo
+
+test: $(READY)  ## the whole test suite with real cryptography (under 10 minutes on 2 cores)
+	@echo "Running the test suite (under 10 minutes on 2 cores) ..."
+	@$(BIN)/python -m pytest
+
+test-all: $(READY)  ## the test suite and the slow evidence
+	@$(BIN)/python -m pytest -m ''
+
+check: $(READY)  ## format, lint, types, import direction
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(READY)  ## format the code and fix what the linter can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## measure the speed on this machine
+	@$(BIN)/pv4fad bench match
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

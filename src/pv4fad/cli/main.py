@@ -1,0 +1,60 @@
+"""`pv4fad`: the command line, one module per group of commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import click
+import typer
+from rich.markup import escape
+
+from pv4fad import __version__
+from pv4fad.cli.console import fail, out
+from pv4fad.errors import Pv4fadError, UserError
+
+app = typer.Typer(
+    name="pv4fad",
+    help="A payment network and its banks detect anomalous payments together, privately.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"pv4fad {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Options that stand before any command."""
+
+
+def main() -> None:
+    """Run the command line; a mistake ends in one line and exit code 2, never in a traceback."""
+    try:
+        app(standalone_mode=False)
+    except UserError as error:
+        fail(escape(str(error)), 2)
+    except Pv4fadError as error:
+        fail(escape(str(error)), 1)
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(2) from None
+    except (click.Abort, KeyboardInterrupt):
+        fail("interrupted", 130)
+    except OSError as error:
+        fail(escape(f"{error.filename or 'file'}: {error.strerror or error}"), 2)
+
+
+if __name__ == "__main__":
+    main()

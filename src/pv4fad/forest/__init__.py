@@ -1,0 +1,1 @@
+"""The forest of random decision trees, its counts, and the trusted third party as its oracle."""

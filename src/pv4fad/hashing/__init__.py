@@ -1,0 +1,1 @@
+"""Account identities, keyed hashing, cuckoo tables and constant-weight codewords."""

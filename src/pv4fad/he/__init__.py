@@ -1,0 +1,1 @@
+"""Homomorphic encryption: the only package that knows the HE library."""

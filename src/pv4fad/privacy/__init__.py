@@ -1,0 +1,1 @@
+"""Differential privacy: exact noise, the contribution bound, the ledger of each bank."""

@@ -1,0 +1,1 @@
+"""How encoded messages travel between parties."""

@@ -56,7 +56,7 @@ def shared_residues(seed: bytes, context: bytes, modulus: int, n: int) -> NDArra
 def _rejection_limit(modulus: int) -> int:
     if not 1 <= modulus <= 2**WORD_BITS:
         raise ParameterError(f"modulus {modulus} is outside 1..2^{WORD_BITS}")
-    return 2**WORD_BITS // modulus * modulus
+    return (1 << WORD_BITS) // modulus * modulus
 
 
 def _accepted(words: NDArray[np.uint32], limit: int, modulus: int) -> NDArray[np.uint64]:

@@ -1,0 +1,157 @@
+"""The folder layout of the challenge: where each party's files are, read and written.
+
+    scenarios.txt                                    one scenario name per line
+    <scenario>/{train,test}/partitions.json          {client id: {"data_path": file name}}
+    <scenario>/{train,test}/<client id>/<data_path>  that client's table, .csv or .parquet
+    <scenario>/test/swift/predictions_format.csv     MessageId, Score: the form of predictions
+
+The payment network's client id is `swift`; every other client is a bank.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pv4fad.data.schema import TRANSACTION_COLUMNS, Kind
+from pv4fad.errors import DataError
+
+SCENARIOS_FILE = "scenarios.txt"
+PARTITIONS_FILE = "partitions.json"
+PREDICTIONS_FORMAT_FILE = "predictions_format.csv"
+PAYMENT_NETWORK_ID = "swift"
+SPLITS = ("train", "test")
+BANK_FILE = "bank_dataset.csv"
+
+_TIMESTAMP_FORMAT = "%Y-%m-%d %H:%M:%S"
+_SETTLEMENT_DATE_FORMAT = "%y%m%d"
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The files of one split: the payment network's transactions, each bank's accounts."""
+
+    folder: Path
+    transactions: Path
+    accounts: Mapping[str, Path]  # bank client id → file
+
+    @property
+    def labels_required(self) -> bool:
+        """Test data may come without labels; all other data must have them."""
+        return self.folder.name != "test"
+
+
+def transactions_file(split: str) -> str:
+    """The payment network's file name in a split, such as swift_transaction_train_dataset.csv."""
+    return f"swift_transaction_{split}_dataset.csv"
+
+
+def bank_client_id(number: int) -> str:
+    """The client id of bank `number`, counted from 1: bank01, bank02, ..."""
+    return f"bank{number:02d}"
+
+
+def read_scenarios(root: Path) -> tuple[str, ...]:
+    """The scenario names of a challenge folder, each with an existing folder."""
+    path = root / SCENARIOS_FILE
+    names = tuple(line.strip() for line in _read_text(path).splitlines() if line.strip())
+    if not names:
+        raise DataError(f"{path}: no scenario is listed; write one folder name per line")
+    for name in names:
+        _require_plain_name(path, name)
+        if not (root / name).is_dir():
+            raise DataError(f"{path}: scenario {name!r} has no folder beside it")
+    return names
+
+
+def scenario_partitions(scenario: Path) -> tuple[Path, ...]:
+    """The split folders of a scenario that exist, train before test."""
+    folders = tuple(scenario / split for split in SPLITS if (scenario / split).is_dir())
+    if not folders:
+        raise DataError(f"{scenario}: has neither a train nor a test folder")
+    return folders
+
+
+def read_partition(folder: Path) -> Partition:
+    """Where the files of a split are; their contents are not read."""
+    path = folder / PARTITIONS_FILE
+    try:
+        clients = json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}: not JSON ({error.msg} in line {error.lineno})") from None
+    if not isinstance(clients, dict):
+        raise DataError(f"{path}: expected an object of client ids")
+    files = {client: _client_file(path, client, entry) for client, entry in clients.items()}
+    if PAYMENT_NETWORK_ID not in files:
+        raise DataError(f"{path}: has no client {PAYMENT_NETWORK_ID!r}, the payment network")
+    transactions = files.pop(PAYMENT_NETWORK_ID)
+    return Partition(folder, transactions, dict(sorted(files.items())))
+
+
+def write_scenarios(root: Path, names: Sequence[str]) -> None:
+    """Write scenarios.txt."""
+    root.mkdir(parents=True, exist_ok=True)
+    (root / SCENARIOS_FILE).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+
+
+def write_partition(
+    folder: Path, transactions: pl.DataFrame, accounts: Mapping[str, pl.DataFrame]
+) -> Partition:
+    """Write a split (the folder is named train or test): tables by bank client id, as CSV.
+
+    A test split also gets predictions_format.csv.
+    """
+    files = {PAYMENT_NETWORK_ID: transactions_file(folder.name)}
+    files |= dict.fromkeys(accounts, BANK_FILE)
+    for client, frame in {PAYMENT_NETWORK_ID: transactions, **accounts}.items():
+        (folder / client).mkdir(parents=True, exist_ok=True)
+        write_table(folder / client / files[client], frame)
+    if folder.name == "test":
+        predictions = transactions.select("MessageId", Score=pl.lit(0.0))
+        predictions.write_csv(folder / PAYMENT_NETWORK_ID / PREDICTIONS_FORMAT_FILE)
+    entries = {client: {"data_path": name} for client, name in files.items()}
+    (folder / PARTITIONS_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+    return read_partition(folder)
+
+
+def write_table(path: Path, frame: pl.DataFrame) -> None:
+    """Write a table as CSV in the challenge's spelling of dates, or as Parquet, by file ending."""
+    if path.suffix == ".parquet":
+        frame.write_parquet(path)
+        return
+    dates = [c.name for c in TRANSACTION_COLUMNS if c.kind is Kind.SETTLEMENT_DATE]
+    spelled = frame.with_columns(
+        pl.col(name).dt.to_string(_SETTLEMENT_DATE_FORMAT)
+        for name in dates
+        if name in frame.columns
+    )
+    spelled.write_csv(path, datetime_format=_TIMESTAMP_FORMAT)
+
+
+def _client_file(path: Path, client: str, entry: Any) -> Path:
+    name = entry.get("data_path") if isinstance(entry, dict) else None
+    if not isinstance(name, str):
+        raise DataError(f"{path}: client {client!r} needs an object with a data_path")
+    _require_plain_name(path, client)
+    _require_plain_name(path, name)
+    return path.parent / client / name
+
+
+def _require_plain_name(path: Path, name: str) -> None:
+    # Names come from a file that someone else may have written; they must not lead out of it.
+    if Path(name).name != name or name in {".", ".."}:
+        raise DataError(f"{path}: {name!r} is not a plain file or folder name")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise DataError(f"{path}: not found") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not UTF-8 text") from None

@@ -1,0 +1,190 @@
+"""Keys, and the three roles they allow: encrypting, evaluating, decrypting.
+
+Whoever lacks the secret key never holds a `Decryptor`: it takes a `SecretKey`, and only the key's
+owner has one.  Keys travel and rest as bytes; a secret key never shows in a repr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import seal
+from numpy.typing import NDArray
+
+from pv4fad.errors import CiphertextError
+from pv4fad.he.ring import Ciphertext, Plaintext, Residues, Ring, RingParameters
+
+
+@dataclass(frozen=True)
+class SecretKey:
+    """Opens ciphertexts; stays with its owner."""
+
+    ring: RingParameters
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """Encrypts for the owner of the secret key; with the relinearisation key, multiplies too."""
+
+    ring: RingParameters
+    data: bytes = field(repr=False)
+    relinearisation: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """A party's keys in one ring."""
+
+    secret: SecretKey
+    public: PublicKey
+
+
+def generate_keys(parameters: RingParameters, *, relinearisation: bool) -> KeyPair:
+    """Fresh keys.  The library draws them from the operating system's CSPRNG."""
+    generator = seal.KeyGenerator(Ring.of(parameters).context)
+    relin = bytes(generator.create_relin_keys().to_string()) if relinearisation else None
+    return KeyPair(
+        SecretKey(parameters, bytes(generator.secret_key().to_string())),
+        PublicKey(parameters, bytes(generator.create_public_key().to_string()), relin),
+    )
+
+
+class Encryptor:
+    """Encrypts with the public key: what the parties without the secret key do."""
+
+    def __init__(self, public: PublicKey) -> None:
+        self.ring = Ring.of(public.ring)
+        self._seal = seal.Encryptor(self.ring.context, _load(public.ring, "public", public.data))
+
+    def zero(self, n_primes: int) -> Ciphertext:
+        """A fresh encryption of zero at a level."""
+        return self._seal.encrypt_zero(self.ring.parms_id(n_primes))
+
+
+class SecretEncryptor:
+    """Encrypts with the secret key: less noise and twice as fast, for the key's owner."""
+
+    def __init__(self, secret: SecretKey) -> None:
+        self.ring = Ring.of(secret.ring)
+        self._seal = seal.Encryptor(self.ring.context, _load(secret.ring, "secret", secret.data))
+
+    def encrypt(self, values: NDArray[Any]) -> Ciphertext:
+        """Fresh encryption of slots, at the top level."""
+        return self._seal.encrypt_symmetric(self.ring.encode(values))
+
+
+class Decryptor:
+    """Opens ciphertexts."""
+
+    def __init__(self, secret: SecretKey) -> None:
+        self.ring = Ring.of(secret.ring)
+        self._seal = seal.Decryptor(self.ring.context, _load(secret.ring, "secret", secret.data))
+
+    def decrypt(self, ciphertext: Ciphertext) -> Residues:
+        """The slots, in [0, t)."""
+        return self.ring.decode(self._seal.decrypt(ciphertext))
+
+    def phase_bits(self, ciphertext: Ciphertext) -> float:
+        """log2 of the largest coefficient of message + t·noise, rounded up by at most one bit.
+
+        For the key holder and the tests of the static bounds only.
+        """
+        modulus_bits = sum(np.log2(self.ring.primes[: self.ring.level_of(ciphertext)]))
+        return float(modulus_bits - 1 - self._seal.invariant_noise_budget(ciphertext))
+
+
+class Evaluator:
+    """Computes on ciphertexts without being able to open them."""
+
+    def __init__(self, public: PublicKey) -> None:
+        self.ring = Ring.of(public.ring)
+        self._seal = seal.Evaluator(self.ring.context)
+        self._relin = (
+            _load(public.ring, "relin", public.relinearisation) if public.relinearisation else None
+        )
+
+    def add(self, into: Ciphertext, other: Ciphertext) -> None:
+        """into += other."""
+        self._seal.add_inplace(into, other)
+
+    def sub(self, into: Ciphertext, other: Ciphertext) -> None:
+        """into −= other."""
+        self._seal.sub_inplace(into, other)
+
+    def add_slots(self, into: Ciphertext, values: NDArray[Any]) -> None:
+        """into += plain slots."""
+        self._seal.add_plain_inplace(into, self.ring.encode(values))
+
+    def add_constant(self, into: Ciphertext, value: int) -> None:
+        """into += the same value in every slot."""
+        self._seal.add_plain_inplace(into, self._constant(value))
+
+    def times_constant(self, ciphertext: Ciphertext, value: int) -> Ciphertext:
+        """ciphertext · value; noise grows by |value| only."""
+        return self._seal.multiply_plain(ciphertext, self._constant(value))
+
+    def times_slots(self, ciphertext: Ciphertext, values: NDArray[Any]) -> Ciphertext:
+        """ciphertext · plain slots, which must not all be zero (see `add_products`)."""
+        return self._seal.multiply_plain(ciphertext, self.ring.encode(values))
+
+    def add_products(
+        self, into: Ciphertext | None, terms: Iterable[tuple[Ciphertext, NDArray[Any]]]
+    ) -> Ciphertext | None:
+        """into + Σ ciphertext · plain slots.
+
+        All-zero slots are passed over: the library refuses a product that would be transparent.
+        """
+        for ciphertext, values in terms:
+            if not values.any():
+                continue
+            product = self.times_slots(ciphertext, values)
+            if into is None:
+                into = product
+            else:
+                self._seal.add_inplace(into, product)
+        return into
+
+    def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        """left · right, relinearised and switched one prime down."""
+        return self._relinearised(self._seal.multiply(left, right))
+
+    def square(self, ciphertext: Ciphertext) -> Ciphertext:
+        """ciphertext², relinearised and switched one prime down."""
+        return self._relinearised(self._seal.square(ciphertext))
+
+    def switch_to(self, ciphertext: Ciphertext, n_primes: int) -> Ciphertext:
+        """The same plaintext at a lower level."""
+        if self.ring.level_of(ciphertext) == n_primes:
+            return ciphertext
+        return self._seal.mod_switch_to(ciphertext, self.ring.parms_id(n_primes))
+
+    def to_coefficients(self, ciphertext: Ciphertext) -> None:
+        """From the form all operations work on to the coefficients (see `sanitise`)."""
+        self._seal.transform_from_ntt_inplace(ciphertext)
+
+    def _relinearised(self, ciphertext: Ciphertext) -> Ciphertext:
+        self._seal.relinearize_inplace(ciphertext, self._relin)
+        self._seal.mod_switch_to_next_inplace(ciphertext)
+        return ciphertext
+
+    def _constant(self, value: int) -> Plaintext:
+        return seal.Plaintext(f"{value % self.ring.plain_modulus:X}")
+
+
+@lru_cache(maxsize=16)
+def _load(parameters: RingParameters, kind: str, data: bytes) -> Any:
+    context = Ring.of(parameters).context
+    readers = {
+        "public": context.from_public_str,
+        "secret": context.from_secret_str,
+        "relin": context.from_relin_str,
+    }
+    try:
+        return readers[kind](data)
+    except (RuntimeError, ValueError, IndexError):
+        raise CiphertextError(f"bytes that are not a {kind} key of this ring") from None

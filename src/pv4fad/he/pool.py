@@ -1,0 +1,118 @@
+"""Worker processes for HE: the library holds the interpreter's lock, so one process per core.
+
+Jobs and results are plain data: bytes and arrays.  Results come in the order of the jobs, and only
+a few jobs are under way at a time, so that memory depends on the size of a job and not on their
+number.  Workers are started afresh rather than forked: threads of other libraries do not survive
+a fork.  The death of a worker is a `WorkerError`; errors a job raises on purpose pass through.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeVar
+
+from pv4fad.errors import ParameterError, WorkerError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+@dataclass
+class Usage:
+    """What the worker processes have used so far, by process id."""
+
+    cpu_s: dict[int, float] = field(default_factory=dict)
+    peak_bytes: dict[int, int] = field(default_factory=dict)
+
+
+class WorkerPool:
+    """`n_workers` processes; 0 runs every job in this process, one after the other."""
+
+    def __init__(self, n_workers: int | None = None) -> None:
+        self.n_workers = available_cores() if n_workers is None else n_workers
+        if self.n_workers < 0:
+            raise ParameterError(f"workers must be 0 or more, not {n_workers}")
+        self.usage = Usage()
+        self._executor: ProcessPoolExecutor | None = None
+
+    def map(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
+        """function(job) for each job, in order; `function` must be a module's own."""
+        if self.n_workers == 0:
+            yield from map(function, jobs)
+            return
+        pending: deque[Future[tuple[Result, int, float, int]]] = deque()
+        try:
+            for job in jobs:
+                pending.append(self._started().submit(_measured, function, job))
+                # One job waiting per worker keeps all of them busy while results are taken.
+                if len(pending) >= 2 * self.n_workers:
+                    yield self._result(pending.popleft())
+            while pending:
+                yield self._result(pending.popleft())
+        except BrokenProcessPool:
+            self.close()
+            raise WorkerError(
+                "a worker process died (out of memory, or killed); nothing was lost: run again, "
+                "with fewer workers if memory is short"
+            ) from None
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def _result(self, future: Future[tuple[Any, int, float, int]]) -> Any:
+        result, pid, cpu_s, peak_bytes = future.result()
+        self.usage.cpu_s[pid] = self.usage.cpu_s.get(pid, 0.0) + cpu_s
+        self.usage.peak_bytes[pid] = peak_bytes
+        return result
+
+    def _started(self) -> ProcessPoolExecutor:
+        if self._executor is None:
+            spawn = multiprocessing.get_context("spawn")
+            self._executor = ProcessPoolExecutor(self.n_workers, mp_context=spawn)
+        return self._executor
+
+    def close(self) -> None:
+        """End the worker processes."""
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+            self._executor = None
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def peak_memory_bytes() -> int:
+    """The largest resident size of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _measured(function: Callable[[Job], Result], job: Job) -> tuple[Result, int, float, int]:
+    start = time.process_time()
+    result = function(job)
+    return result, os.getpid(), time.process_time() - start, peak_memory_bytes()

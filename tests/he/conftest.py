@@ -1,0 +1,18 @@
+"""Keys are costly: one pair per ring serves all tests of this folder."""
+
+import pytest
+
+from pv4fad.he.keys import generate_keys
+from pv4fad.he.ring import match_ring, share_ring
+
+T = 65537
+
+
+@pytest.fixture(scope="session")
+def match_keys():
+    return generate_keys(match_ring(T), relinearisation=True)
+
+
+@pytest.fixture(scope="session")
+def share_keys():
+    return generate_keys(share_ring(T), relinearisation=False)

@@ -1,0 +1,121 @@
+"""The HE interface computes exactly, refuses foreign bytes, and splits roles by key."""
+
+import numpy as np
+import pytest
+
+from pv4fad.errors import CiphertextError, ParameterError
+from pv4fad.he.keys import (
+    Decryptor,
+    Encryptor,
+    Evaluator,
+    PublicKey,
+    SecretEncryptor,
+    SecretKey,
+    generate_keys,
+)
+from pv4fad.he.ring import PLAIN_MODULI, Ring, RingParameters, match_ring, share_ring
+from pv4fad.randomness import secret_residues
+
+T = 65537
+
+
+def test_slots_are_added_and_multiplied_modulo_t(share_keys):
+    encryptor, decryptor = SecretEncryptor(share_keys.secret), Decryptor(share_keys.secret)
+    evaluator = Evaluator(share_keys.public)
+    x, y, z = (secret_residues(T, 8192) for _ in range(3))
+    total = evaluator.add_products(None, [(encryptor.encrypt(x), y), (encryptor.encrypt(z), z)])
+    evaluator.add_slots(total, x)
+    evaluator.add_constant(total, -5)
+    expected = (x * y + z * z + x + np.uint64(T - 5)) % np.uint64(T)
+    assert np.array_equal(decryptor.decrypt(total), expected)
+    assert np.array_equal(decryptor.decrypt(evaluator.switch_to(total, 1)), expected)
+
+
+def test_ciphertexts_are_multiplied_modulo_t(match_keys):
+    encryptor, decryptor = SecretEncryptor(match_keys.secret), Decryptor(match_keys.secret)
+    evaluator = Evaluator(match_keys.public)
+    x, y = (secret_residues(T, 16384) for _ in range(2))
+    product = evaluator.multiply(encryptor.encrypt(x), encryptor.encrypt(y))
+    square = evaluator.square(encryptor.encrypt(x))
+    evaluator.sub(product, square)
+    assert evaluator.ring.level_of(product) == 5
+    assert np.array_equal(decryptor.decrypt(product), (x * y + T * T - x * x) % np.uint64(T))
+
+
+def test_all_zero_slots_do_not_disturb_a_sum(share_keys):
+    encryptor, decryptor = SecretEncryptor(share_keys.secret), Decryptor(share_keys.secret)
+    evaluator = Evaluator(share_keys.public)
+    one, zero = encryptor.encrypt(np.ones(8192)), np.zeros(8192, np.uint64)
+    assert evaluator.add_products(None, [(one, zero)]) is None
+    total = evaluator.add_products(Encryptor(share_keys.public).zero(3), [(one, zero)])
+    assert not decryptor.decrypt(total).any()
+
+
+def test_a_secret_key_never_shows(share_keys):
+    assert repr(share_keys.secret) == f"SecretKey(ring={share_keys.secret.ring!r})"
+    assert "data" not in repr(share_keys)
+
+
+@pytest.mark.parametrize("modulus", PLAIN_MODULI)
+@pytest.mark.parametrize("ring", [match_ring, share_ring])
+def test_every_parameter_set_passes_the_128_bit_check(ring, modulus):
+    # 438 and 218 bits are the standard's limits for ternary secrets at these degrees.
+    parameters = ring(modulus)
+    assert sum(parameters.prime_bits) <= {16384: 438, 8192: 218}[parameters.degree]
+    assert all(q % modulus == 1 for q in Ring.of(parameters).primes)
+
+
+def test_parameters_below_128_bits_are_refused():
+    with pytest.raises(ParameterError, match="security standard"):
+        Ring.of(RingParameters(8192, T, (60, 60, 60, 60)))
+    with pytest.raises(ParameterError, match="batching"):
+        Ring.of(RingParameters(8192, 65539, (54, 54, 56)))
+
+
+@pytest.fixture
+def good_bytes(share_keys):
+    ring = Ring.of(share_keys.public.ring)
+    return ring.dump(Encryptor(share_keys.public).zero(2))
+
+
+def foreign_bytes() -> bytes:
+    keys = generate_keys(share_ring(163841), relinearisation=False)
+    return Ring.of(keys.public.ring).dump(Encryptor(keys.public).zero(2))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda b: b"",
+        lambda b: b[:-1],
+        lambda b: b + b"\0",
+        lambda b: b"x" * len(b),
+        lambda b: b[:200] + b"\xff" * (len(b) - 200),
+        lambda b: b[:113] + bytes(len(b) - 113),
+        lambda b: foreign_bytes(),
+    ],
+    ids=["empty", "truncated", "longer", "noise", "out of range", "transparent", "foreign ring"],
+)
+def test_bytes_that_are_no_ciphertext_of_this_ring_are_refused(share_keys, good_bytes, spoil):
+    ring = Ring.of(share_keys.public.ring)
+    assert ring.load(good_bytes, 2) is not None
+    with pytest.raises(CiphertextError):
+        ring.load(spoil(good_bytes), 2)
+
+
+def test_a_ciphertext_of_another_level_is_refused(share_keys, good_bytes):
+    with pytest.raises(CiphertextError, match="expected"):
+        Ring.of(share_keys.public.ring).load(good_bytes, 3)
+
+
+@pytest.mark.parametrize("make", [Encryptor, Evaluator])
+def test_damaged_public_keys_are_refused(share_keys, make):
+    broken = share_keys.public.data[:-8]
+    with pytest.raises(CiphertextError, match="key"):
+        make(PublicKey(share_keys.public.ring, broken, broken))
+
+
+def test_damaged_secret_keys_are_refused_without_showing_them(share_keys):
+    with pytest.raises(CiphertextError, match="secret key") as caught:
+        Decryptor(SecretKey(share_keys.secret.ring, share_keys.secret.data[:-8]))
+    assert caught.value.__cause__ is None

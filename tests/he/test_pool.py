@@ -1,0 +1,60 @@
+"""The worker pool keeps order and bounds, passes errors on, and survives the death of a worker."""
+
+import os
+import signal
+
+import pytest
+
+from pv4fad.errors import CiphertextError, ParameterError, WorkerError
+from pv4fad.he.pool import WorkerPool
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+def refuse(x: int) -> int:
+    raise CiphertextError(f"job {x} is no ciphertext")
+
+
+def die(x: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_results_come_in_the_order_of_the_jobs(n_workers):
+    with WorkerPool(n_workers) as pool:
+        assert list(pool.map(double, range(20))) == list(range(0, 40, 2))
+        assert n_workers == 0 or 1 <= len(pool.usage.cpu_s) <= 2
+
+
+def test_only_a_few_jobs_are_drawn_ahead():
+    drawn = []
+
+    def jobs():
+        for i in range(20):
+            drawn.append(i)
+            yield i
+
+    with WorkerPool(2) as pool:
+        results = pool.map(double, jobs())
+        next(results)
+        assert len(drawn) == 4
+
+
+def test_an_error_of_a_job_passes_through():
+    with WorkerPool(1) as pool, pytest.raises(CiphertextError, match="job 3"):
+        list(pool.map(refuse, [3]))
+
+
+def test_the_death_of_a_worker_is_a_clear_error_and_the_pool_goes_on():
+    with WorkerPool(1) as pool:
+        with pytest.raises(WorkerError, match="worker process died"):
+            list(pool.map(die, [1]))
+        assert list(pool.map(double, [1])) == [2]
+
+
+def test_negative_workers_are_refused():
+    with pytest.raises(ParameterError, match="workers"):
+        WorkerPool(-1)

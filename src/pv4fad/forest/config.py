@@ -1,0 +1,71 @@
+"""The configuration of a forest, and the public sizes that follow from it and from nothing else.
+
+    ForestConfig(n_trees=12, shape=RandomShape(height=6))
+    ForestConfig(n_trees=36, shape=TemplateShape.bank_on_top(conditions, score="local score"))
+
+The seed is not part of it: with the seed, whoever knows the configuration could draw the trees.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from pv4fad.errors import ParameterError
+from pv4fad.forest.atoms import AtomSchema, schema_with_slots
+from pv4fad.forest.shapes import RandomShape, TemplateShape
+from pv4fad.forest.structure import PublicSizes
+from pv4fad.forest.validated import ValidatedModel
+
+
+class ForestConfig(ValidatedModel):
+    """Everything that decides what others can see of a forest."""
+
+    n_trees: int = Field(ge=1, le=1024)
+    shape: RandomShape | TemplateShape = Field(discriminator="builder")
+    slots: tuple[str, ...] = ()
+    """Private slots: families `no`/`yes` whose meaning each bank defines for itself."""
+    max_groups_per_tree: int | None = Field(default=None, ge=1)
+    """Public maximum; None takes the most that the shape can have."""
+    max_distinct_sets: int | None = Field(default=None, ge=1)
+    """Public maximum; None takes the number of distinct sets in all conditions."""
+
+    @model_validator(mode="after")
+    def _maxima_hold(self) -> ForestConfig:
+        if len({len(condition.sets) for condition in self.shape.conditions}) > 1:
+            raise ParameterError(
+                "all bank conditions need the same number of sets: the aggregator sees it"
+            )
+        n_used = self._n_used_sets
+        if self.max_distinct_sets is not None and self.max_distinct_sets < n_used:
+            raise ParameterError(
+                f"max_distinct_sets = {self.max_distinct_sets}, "
+                f"but the conditions have {n_used} distinct sets"
+            )
+        n_groups = self.shape.groups_per_tree()
+        if isinstance(self.shape, TemplateShape) and self.sizes.groups_per_tree < n_groups:
+            raise ParameterError(
+                f"max_groups_per_tree = {self.max_groups_per_tree}, "
+                f"but a template has {n_groups} groups"
+            )
+        return self
+
+    @property
+    def atom_schema(self) -> AtomSchema:
+        """The flags and the private slots."""
+        return schema_with_slots(self.slots)
+
+    @property
+    def sizes(self) -> PublicSizes:
+        """What banks and the aggregator can see of any forest of this configuration."""
+        return PublicSizes(
+            n_trees=self.n_trees,
+            groups_per_tree=self.max_groups_per_tree or self.shape.groups_per_tree(),
+            n_sets=len(self.shape.conditions[0].sets),
+            n_distinct_sets=self.max_distinct_sets or self._n_used_sets,
+            n_atoms=self.atom_schema.n_atoms,
+        )
+
+    @property
+    def _n_used_sets(self) -> int:
+        resolved = (one.resolve(self.atom_schema) for one in self.shape.conditions)
+        return len({one_set for condition in resolved for one_set in condition.sets})

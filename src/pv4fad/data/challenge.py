@@ -18,7 +18,6 @@ from typing import Any
 
 import polars as pl
 
-from pv4fad.data.schema import TRANSACTION_COLUMNS, Kind
 from pv4fad.errors import DataError
 
 SCENARIOS_FILE = "scenarios.txt"
@@ -69,11 +68,26 @@ def read_scenarios(root: Path) -> tuple[str, ...]:
     return names
 
 
-def scenario_partitions(scenario: Path) -> tuple[Path, ...]:
-    """The split folders of a scenario that exist, train before test."""
+def find_partitions(folder: Path) -> tuple[Path, ...]:
+    """The split folders of a challenge folder, of a scenario, or the split folder itself."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: not found, or not a folder")
+    if (folder / PARTITIONS_FILE).is_file():
+        return (folder,)
+    if (folder / SCENARIOS_FILE).is_file():
+        scenarios = [folder / name for name in read_scenarios(folder)]
+    else:
+        scenarios = [folder]
+    return tuple(split for scenario in scenarios for split in _splits(scenario))
+
+
+def _splits(scenario: Path) -> tuple[Path, ...]:
     folders = tuple(scenario / split for split in SPLITS if (scenario / split).is_dir())
     if not folders:
-        raise DataError(f"{scenario}: has neither a train nor a test folder")
+        raise DataError(
+            f"{scenario}: not a challenge folder ({SCENARIOS_FILE}), a scenario (train, test) "
+            f"or a split ({PARTITIONS_FILE})"
+        )
     return folders
 
 
@@ -124,13 +138,7 @@ def write_table(path: Path, frame: pl.DataFrame) -> None:
     if path.suffix == ".parquet":
         frame.write_parquet(path)
         return
-    dates = [c.name for c in TRANSACTION_COLUMNS if c.kind is Kind.SETTLEMENT_DATE]
-    spelled = frame.with_columns(
-        pl.col(name).dt.to_string(_SETTLEMENT_DATE_FORMAT)
-        for name in dates
-        if name in frame.columns
-    )
-    spelled.write_csv(path, datetime_format=_TIMESTAMP_FORMAT)
+    frame.write_csv(path, datetime_format=_TIMESTAMP_FORMAT, date_format=_SETTLEMENT_DATE_FORMAT)
 
 
 def _client_file(path: Path, client: str, entry: Any) -> Path:

@@ -1,0 +1,135 @@
+"""`pv4fad data`: look at data before anything is done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pv4fad.cli.console import err, out, print_json, progress_bar
+from pv4fad.data.challenge import find_partitions, read_partition
+from pv4fad.data.loading import load_partition
+from pv4fad.data.schema import FLAG_MEANINGS, NO_FLAG
+from pv4fad.data.sheet import OnBadRows
+from pv4fad.data.summary import PartitionSummary, summarise
+from pv4fad.errors import DataError
+
+app = typer.Typer(name="data", help="Look at data and check it.", no_args_is_help=True)
+
+_N_INSTITUTIONS_SHOWN = 5
+
+
+@app.callback()
+def group() -> None:
+    """Look at data and check it."""
+
+
+@app.command()
+def check(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="A challenge folder (with scenarios.txt), a scenario, or a train or test folder.",
+        ),
+    ],
+    drop_bad_rows: Annotated[
+        bool,
+        typer.Option(
+            "--drop-bad-rows", help="Go on without bad rows; they are counted and reported."
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of tables.")
+    ] = False,
+) -> None:
+    """Read every file of DIR, check every row, and print a summary.
+
+    Exit code 0: all is well.  Exit code 2: something is wrong; each problem is one line on standard
+    error that names the file, the column, the number of bad rows and an example.
+    """
+    summaries, problems = _check_partitions(
+        find_partitions(folder), "drop" if drop_bad_rows else "raise"
+    )
+    if as_json:
+        print_json({"partitions": [_document(*item) for item in summaries], "problems": problems})
+    else:
+        for partition, summary in summaries:
+            out.print(_table(partition, summary))
+            for note in summary.notes:
+                out.print(f"note: {note}", markup=False, soft_wrap=True)
+        if not problems:
+            out.print("No problems found.")
+    for problem in problems:
+        err.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
+    if problems:
+        raise SystemExit(2)
+
+
+def _check_partitions(
+    folders: Sequence[Path], on_bad_rows: OnBadRows
+) -> tuple[list[tuple[Path, PartitionSummary]], list[str]]:
+    """The summaries of the good splits, and one line for everything wrong with the others."""
+    summaries: list[tuple[Path, PartitionSummary]] = []
+    problems: list[str] = []
+    with progress_bar() as progress:
+        for folder in folders:
+            task = progress.add_task(f"checking {escape(str(folder))}", total=None)
+            try:
+                # The last step is routing and summarising.
+                progress.update(task, total=len(read_partition(folder).accounts) + 2)
+                tables = load_partition(
+                    folder, on_bad_rows=on_bad_rows, after_file=partial(progress.advance, task)
+                )
+                summaries.append((folder, summarise(tables)))
+                progress.advance(task)
+            except DataError as error:
+                problems += str(error).splitlines()
+                progress.stop_task(task)
+    return summaries, problems
+
+
+def _document(folder: Path, summary: PartitionSummary) -> dict[str, object]:
+    return {"folder": str(folder), **asdict(summary), "label_rate": summary.label_rate}
+
+
+def _table(folder: Path, summary: PartitionSummary) -> Table:
+    s = summary
+    labels = (
+        "none"
+        if s.label_rate is None
+        else f"{s.n_anomalous:,} of {s.n_transactions:,} anomalous ({s.label_rate:.3%})"
+    )
+    flagged = {code: n for code, n in s.accounts_by_flag.items() if code != NO_FLAG and n}
+    table = Table(title=escape(str(folder)), title_justify="left", show_header=False)
+    table.add_row("transactions", f"{s.n_transactions:,}")
+    table.add_row(
+        "period", f"{s.first_timestamp:%Y-%m-%d %H:%M} to {s.last_timestamp:%Y-%m-%d %H:%M}"
+    )
+    table.add_row("payments", f"{s.n_payments:,}, {s.n_multi_leg_payments:,} with several legs")
+    table.add_row("labels", labels)
+    table.add_row("institutions", f"{s.n_senders} senders, {s.n_receivers} receivers")
+    table.add_row("banks", f"{s.n_banks} in {s.n_bank_files} files")
+    table.add_row("accounts", f"{s.n_accounts:,}, {sum(flagged.values()):,} flagged")
+    for code, n in flagged.items():
+        table.add_row(f"  flag {code}", f"{n:,} {FLAG_MEANINGS[code]}")
+    table.add_row("ordering accounts found", f"{s.ordering_join_rate:.2%} of the transactions")
+    table.add_row(
+        "beneficiary accounts found", f"{s.beneficiary_join_rate:.2%} of the transactions"
+    )
+    table.add_row("institutions without accounts", _institutions(s))
+    return table
+
+
+def _institutions(summary: PartitionSummary) -> str:
+    without = summary.institutions_without_accounts
+    if not without:
+        return "none"
+    shown = ", ".join(f"{bic} ({n:,})" for bic, n in list(without.items())[:_N_INSTITUTIONS_SHOWN])
+    return f"{len(without)}: {shown}" + (", ..." if len(without) > _N_INSTITUTIONS_SHOWN else "")

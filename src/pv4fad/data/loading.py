@@ -1,0 +1,135 @@
+"""Load transactions and accounts into typed, checked tables; nothing is left out silently.
+
+A file with bad rows is refused with one DataError that has a line for each problem: file, column,
+number of bad rows, an example.  Who passes on_bad_rows="drop" gets the good rows, and the number
+of dropped rows per reason in the table's report.  Of messages with the same MessageId the first is
+good; of an account listed with different flags no listing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from pv4fad.data.challenge import read_partition
+from pv4fad.data.parsing import Check
+from pv4fad.data.problems import LoadReport
+from pv4fad.data.schema import ACCOUNT_COLUMNS, LABEL, TRANSACTION_COLUMNS
+from pv4fad.data.sheet import OnBadRows, read_sheet
+from pv4fad.errors import DataError
+
+ACCOUNT_KEY = ("Bank", "Account")
+
+
+@dataclass(frozen=True)
+class TransactionTable:
+    """The payment network's transactions: TRANSACTION_SCHEMA, in the order of the file.
+
+    Label is absent if the file has none and labels were not required.
+    """
+
+    frame: pl.DataFrame
+    report: LoadReport
+
+    @property
+    def has_labels(self) -> bool:
+        return LABEL in self.frame.columns
+
+
+@dataclass(frozen=True)
+class AccountTable:
+    """A bank's accounts: ACCOUNT_SCHEMA, each (Bank, Account) once, in the order of the file."""
+
+    frame: pl.DataFrame
+    report: LoadReport
+
+
+@dataclass(frozen=True)
+class PartitionTables:
+    """One split of a scenario: the payment network's table, and each bank's by client id."""
+
+    transactions: TransactionTable
+    accounts: Mapping[str, AccountTable]
+
+
+def load_transactions(
+    path: Path, *, labels_required: bool, on_bad_rows: OnBadRows = "raise"
+) -> TransactionTable:
+    """Load the payment network's file, .csv or .parquet."""
+    sheet = read_sheet(path, TRANSACTION_COLUMNS, () if labels_required else (LABEL,))
+    # Among the good rows only: a bad row must not make a good one with its id a repetition.
+    ids = sheet.rows.select(pl.when(~sheet.bad_rows()).then("MessageId")).to_series()
+    repeated = ids.is_not_null() & ~ids.is_first_distinct()
+    sheet = sheet.with_check(Check("MessageId", "a duplicate MessageId"), repeated)
+    return TransactionTable(*sheet.settle(on_bad_rows))
+
+
+def load_accounts(path: Path, *, on_bad_rows: OnBadRows = "raise") -> AccountTable:
+    """Load a bank's file, .csv or .parquet; listed twice with one flag, an account counts once."""
+    sheet = read_sheet(path, ACCOUNT_COLUMNS)
+    flag = pl.col("Flags").to_physical()
+    conflicting = (
+        sheet.rows.with_columns(Flags=pl.when(~sheet.bad_rows()).then("Flags"))
+        .select(flag.is_not_null() & (flag.min().over(ACCOUNT_KEY) < flag.max().over(ACCOUNT_KEY)))
+        .to_series()
+        .fill_null(value=False)
+    )
+    sheet = sheet.with_check(
+        Check("Flags", "a duplicate account with conflicting flags"), conflicting
+    )
+    listed, report = sheet.settle(on_bad_rows)
+    frame = listed.unique(ACCOUNT_KEY, keep="first", maintain_order=True)
+    return AccountTable(frame, replace(report, n_repeated=listed.height - frame.height))
+
+
+def load_partition(
+    folder: Path,
+    *,
+    on_bad_rows: OnBadRows = "raise",
+    after_file: Callable[[], object] = lambda: None,
+) -> PartitionTables:
+    """Load a split folder of the challenge layout; only data in a `test` folder may lack labels.
+
+    Every file is read even if one is bad, so that the error names all problems.
+    """
+    partition = read_partition(folder)
+    problems: list[str] = []
+    accounts: dict[str, AccountTable] = {}
+    for client, path in partition.accounts.items():
+        try:
+            accounts[client] = load_accounts(path, on_bad_rows=on_bad_rows)
+        except DataError as error:
+            problems.append(str(error))
+        after_file()
+    problems += _shared_banks(accounts)
+    try:
+        transactions = load_transactions(
+            partition.transactions,
+            labels_required=partition.labels_required,
+            on_bad_rows=on_bad_rows,
+        )
+    except DataError as error:
+        problems.append(str(error))
+    after_file()
+    if problems:
+        raise DataError("\n".join(problems))
+    return PartitionTables(transactions, accounts)
+
+
+def _shared_banks(accounts: Mapping[str, AccountTable]) -> list[str]:
+    """A BIC must not be in two clients' files: a payment is routed by BIC to one client."""
+    owner: dict[str, AccountTable] = {}
+    problems = []
+    for table in accounts.values():
+        for bic, n_rows in table.frame.group_by("Bank").len().sort("Bank").iter_rows():
+            if bic in owner:
+                first = owner[bic].report.path
+                problems.append(
+                    f"{table.report.path}: column Bank: {n_rows:,} rows have the BIC {bic}, "
+                    f"whose accounts are in {first}"
+                )
+            owner.setdefault(bic, table)
+    return problems

@@ -10,6 +10,7 @@
     │   ├── WireError        bytes that are not a well-formed message
     │   ├── CiphertextError  bytes that are not a ciphertext of the expected ring and level
     │   └── OrderError       a message that does not fit the state of the party
+    ├── PlacementError       the accounts of a table do not fit its bins (probability 2^-30)
     └── WorkerError          a worker process died or failed
 
 Messages name what is wrong and what to do.  They never carry a secret value.
@@ -54,6 +55,10 @@ class CiphertextError(ProtocolError):
 
 class OrderError(ProtocolError):
     """A message that does not fit the state of the party."""
+
+
+class PlacementError(Pv4fadError):
+    """The accounts of a table do not fit its bins: the run must start again with a new hash key."""
 
 
 class WorkerError(Pv4fadError):

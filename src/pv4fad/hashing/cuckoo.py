@@ -1,0 +1,67 @@
+"""The payment network's side of a table: every account in one of its three bins, one per bin.
+
+The placement is a maximum matching between accounts and bins, so it exists whenever Hall's
+condition holds, and fails with exactly the probability that `placement_bound` bounds.
+
+It depends on the hash words and the order of the accounts only, and nobody else sees it: banks get
+every bin encrypted, full or empty, and the number of bins follows from the declared account count.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
+
+from pv4fad.errors import ParameterError, PlacementError
+from pv4fad.hashing.keyed import N_FUNCTIONS, AccountHashes
+from pv4fad.hashing.table_size import TableLayout
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where each account is, and which account is in each bin (−1: none).  Secret."""
+
+    bin_of_account: NDArray[np.int64] = field(repr=False)
+    account_of_bin: NDArray[np.int64] = field(repr=False)
+
+    def accounts_of_block(self, block: int, layout: TableLayout) -> NDArray[np.int64]:
+        """The account in each slot of a block, −1 where there is none."""
+        start = block * layout.block_size
+        return self.account_of_bin[start : start + layout.block_size]
+
+
+def place(hashes: AccountHashes, trees: NDArray[np.int64], layout: TableLayout) -> Placement:
+    """A bin for every account; `trees` as of `keyed.tree_of`, accounts without duplicates."""
+    n_accounts = len(hashes)
+    if n_accounts > layout.n_accounts_declared:
+        raise ParameterError(
+            f"a table that was declared for {layout.n_accounts_declared} accounts got more: "
+            "declare more accounts"
+        )
+    candidates = layout.candidate_bins(hashes, trees)
+    bin_of_account = _match(candidates, layout.n_bins)
+    if (bin_of_account < 0).any():
+        raise PlacementError(
+            "the accounts of a table do not fit its bins; start the run again with a new hash key "
+            "(if that fails too: are there duplicate accounts?)"
+        )
+    account_of_bin = np.full(layout.n_bins, -1, np.int64)
+    account_of_bin[bin_of_account] = np.arange(n_accounts)
+    return Placement(bin_of_account, account_of_bin)
+
+
+def _match(candidates: NDArray[np.int64], n_bins: int) -> NDArray[np.int64]:
+    """The bin of each account in a maximum matching, −1 for accounts that got none."""
+    n_accounts = len(candidates)
+    graph = csr_array(
+        (
+            np.ones(candidates.size, np.int8),
+            candidates.astype(np.int32).ravel(),
+            np.arange(0, candidates.size + 1, N_FUNCTIONS, dtype=np.int32),
+        ),
+        shape=(n_accounts, n_bins),
+    )
+    matched: NDArray[np.int32] = maximum_bipartite_matching(graph, perm_type="column")
+    return matched.astype(np.int64)

@@ -1,0 +1,75 @@
+"""The bank's layers: every account once in each of its bins, whatever the sizes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pv4fad.hashing.cuckoo import place
+from pv4fad.hashing.keyed import AccountHashes, hash_accounts, new_hash_key, tree_of
+from pv4fad.hashing.layers import BankLayers
+from pv4fad.hashing.table_size import TableLayout
+
+
+def random_hashes(n: int, seed: int) -> AccountHashes:
+    words = np.random.default_rng(seed).integers(0, 2**64, (n, 4), dtype=np.uint64)
+    return AccountHashes(words[:, :3], words[:, 3])
+
+
+@given(
+    n_accounts=st.integers(0, 200),
+    n_trees=st.integers(1, 5),
+    bins_per_segment=st.integers(3, 12),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_every_account_is_entered_once_in_each_of_its_bins(
+    n_accounts, n_trees, bins_per_segment, seed
+):
+    # Few bins: many more accounts than bins, and segments that cross blocks of eight.
+    n_blocks = -(-n_trees * bins_per_segment // 8)
+    layout = TableLayout(5, n_trees, n_trees, bins_per_segment, n_blocks, 8)
+    hashes = random_hashes(n_accounts, seed)
+    trees = np.random.default_rng(seed).integers(0, n_trees, n_accounts)
+    layers = BankLayers.of_accounts(hashes, trees, layout)
+    found = []
+    for block, block_layers in enumerate(layers):
+        assert block_layers.shape == (layers.n_layers()[block], 8)
+        assert (block_layers >= 0).any(axis=1).all()  # no layer is empty
+        layer, slot = np.nonzero(block_layers >= 0)
+        accounts = block_layers[layer, slot]
+        found += list(zip(accounts.tolist(), (8 * block + slot).tolist(), strict=True))
+    bins = layout.candidate_bins(hashes, trees)
+    expected = [(a, b) for a in range(n_accounts) for b in bins[a].tolist()]
+    assert sorted(found) == sorted(expected)
+
+
+def test_an_account_on_both_sides_meets_itself_in_exactly_one_slot():
+    shared = [b"shared %d" % i for i in range(3000)]
+    network = shared + [b"network %d" % i for i in range(3000)]
+    bank = [b"bank %d" % i for i in range(9000)] + shared
+    key, layout = new_hash_key(), TableLayout.for_accounts(6000, 12)
+    placement = place(hash_accounts(network, key), tree_of(network, 12), layout)
+    layers = BankLayers.of_accounts(hash_accounts(bank, key), tree_of(bank, 12), layout)
+    meetings = np.zeros(len(bank), int)
+    for block, block_layers in enumerate(layers):
+        of_network = placement.accounts_of_block(block, layout)
+        same = (block_layers >= 9000) & (block_layers - 9000 == of_network)
+        np.add.at(meetings, block_layers[same], 1)
+    assert (meetings[:9000] == 0).all()
+    assert (meetings[9000:] == 1).all()
+
+
+def test_an_empty_bank_has_no_layers():
+    layout = TableLayout.for_accounts(100_000, 12)
+    layers = BankLayers.of_accounts(random_hashes(0, 1), np.zeros(0, np.int64), layout)
+    assert [block.shape for block in layers] == [(0, 16384)] * 8
+
+
+@pytest.mark.parametrize("n_accounts", [100_000])
+def test_as_many_bank_accounts_as_bins_need_about_a_dozen_layers(n_accounts):
+    # The fullest of 16384 bins with 2.3 accounts on average: above 16 with probability below 1e-6
+    # (8 blocks · 16384 · P(Poisson(2.3) > 16) = 5e-6 over random seeds; the seed is fixed).
+    layout = TableLayout.for_accounts(n_accounts, 12)
+    trees = np.random.default_rng(2).integers(0, 12, n_accounts)
+    layers = BankLayers.of_accounts(random_hashes(n_accounts, 3), trees, layout)
+    assert 9 <= layers.n_layers().min() <= layers.n_layers().max() <= 16

@@ -61,7 +61,8 @@ def check(
         print_json({"partitions": [_document(*item) for item in summaries], "problems": problems})
     else:
         for partition, summary in summaries:
-            out.print(_table(partition, summary))
+            out.print(f"[bold]{escape(str(partition))}[/]", soft_wrap=True)
+            out.print(_table(summary))
             for note in summary.notes:
                 out.print(f"note: {note}", markup=False, soft_wrap=True)
         if not problems:
@@ -99,15 +100,14 @@ def _document(folder: Path, summary: PartitionSummary) -> dict[str, object]:
     return {"folder": str(folder), **asdict(summary), "label_rate": summary.label_rate}
 
 
-def _table(folder: Path, summary: PartitionSummary) -> Table:
-    s = summary
+def _table(s: PartitionSummary) -> Table:
     labels = (
         "none"
         if s.label_rate is None
         else f"{s.n_anomalous:,} of {s.n_transactions:,} anomalous ({s.label_rate:.3%})"
     )
     flagged = {code: n for code, n in s.accounts_by_flag.items() if code != NO_FLAG and n}
-    table = Table(title=escape(str(folder)), title_justify="left", show_header=False)
+    table = Table(show_header=False)
     table.add_row("transactions", f"{s.n_transactions:,}")
     table.add_row(
         "period", f"{s.first_timestamp:%Y-%m-%d %H:%M} to {s.last_timestamp:%Y-%m-%d %H:%M}"

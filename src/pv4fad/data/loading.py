@@ -124,12 +124,11 @@ def _shared_banks(accounts: Mapping[str, AccountTable]) -> list[str]:
     owner: dict[str, AccountTable] = {}
     problems = []
     for table in accounts.values():
-        for bic, n_rows in table.frame.group_by("Bank").len().sort("Bank").iter_rows():
+        for bic, n_accounts in table.frame.group_by("Bank").len().sort("Bank").iter_rows():
             if bic in owner:
-                first = owner[bic].report.path
                 problems.append(
-                    f"{table.report.path}: column Bank: {n_rows:,} rows have the BIC {bic}, "
-                    f"whose accounts are in {first}"
+                    f"{table.report.path}: column Bank: BIC {bic}, accounts: {n_accounts:,}, "
+                    f"is also in {owner[bic].report.path}; a bank's accounts belong in one file"
                 )
             owner.setdefault(bic, table)
     return problems

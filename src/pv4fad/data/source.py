@@ -13,6 +13,8 @@ import polars as pl
 from pv4fad.data.problems import Problem, refuse
 from pv4fad.errors import DataError
 
+# polars panics over some damaged Parquet files.
+_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BAD_ENCODING = "bytes that are not UTF-8 (save the file with the encoding UTF-8)"
 
@@ -32,7 +34,7 @@ def open_table(path: Path) -> pl.LazyFrame:
             case _:
                 raise DataError(f"{path}: neither a .csv nor a .parquet file")
         table.collect_schema()
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except _UNREADABLE as error:
         raise _explanation(path, error) from None
     return table
 
@@ -41,7 +43,7 @@ def read_table(path: Path, table: pl.LazyFrame) -> pl.DataFrame:
     """Read in one pass, in the order of the file; at least one row."""
     try:
         frame = table.collect(engine="streaming")
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except _UNREADABLE as error:
         raise _explanation(path, error) from None
     if frame.is_empty():
         raise DataError(f"{path}: the file is empty: it has no data row")
@@ -60,7 +62,7 @@ def _open_csv(path: Path) -> pl.LazyFrame:
     return pl.scan_csv(path, infer_schema=False)
 
 
-def _explanation(path: Path, error: Exception) -> DataError:
+def _explanation(path: Path, error: BaseException) -> DataError:
     if isinstance(error, pl.exceptions.NoDataError):
         return DataError(f"{path}: the file is empty")
     if path.suffix.lower() == ".csv":

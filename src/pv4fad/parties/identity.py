@@ -1,0 +1,123 @@
+"""Who a party is: long-term keys, and the signed X25519 key it shows to others (protocol §8.0).
+
+The Ed25519 key signs; the X25519 key makes pairwise seeds.  A presented identity proves that its
+X25519 key and name belong to its Ed25519 key.  That the Ed25519 key belongs to the right company
+has to be known from elsewhere: compare it with `require_signed_by`, or whoever relays the keys can
+put itself in the middle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from pv4fad.errors import ParameterError, ProtocolError
+from pv4fad.privacy.pairwise import PairwiseKey
+from pv4fad.randomness import secret_bytes
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+MAX_NAME_BYTES = 128
+
+_SECRET_MAGIC = b"PV4I\x01"
+_PUBLIC_MAGIC = b"PV4P\x01"
+_SIGNED = b"pv4fad identity, version 1\x00"
+
+
+@dataclass(frozen=True)
+class PublicIdentity:
+    """Name, Ed25519 key, X25519 key, and the signature over name and X25519 key; verified."""
+
+    name: str
+    signing_key: bytes
+    pairwise_key: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.pairwise_key) != KEY_BYTES:
+            raise ProtocolError(f"the X25519 key of {self.name} does not have {KEY_BYTES} bytes")
+        try:
+            key = Ed25519PublicKey.from_public_bytes(self.signing_key)
+            key.verify(self.signature, _statement(self.name, self.pairwise_key))
+        except (InvalidSignature, ValueError):
+            raise ProtocolError(f"the X25519 key of {self.name} is not signed by it") from None
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the signing key, for people to compare."""
+        return hashlib.sha256(self.signing_key).hexdigest()
+
+    def require_signed_by(self, expected_signing_key: bytes) -> None:
+        """Refuse an identity that is not the one known from elsewhere."""
+        if self.signing_key != expected_signing_key:
+            raise ProtocolError(f"{self.name} presents another signing key than the known one")
+
+    def to_bytes(self) -> bytes:
+        """For the wire."""
+        keys = self.signing_key + self.pairwise_key + self.signature
+        return _PUBLIC_MAGIC + keys + self.name.encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """A presented identity, verified."""
+        name, keys = _split(data, _PUBLIC_MAGIC, 2 * KEY_BYTES + SIGNATURE_BYTES)
+        return cls(name, keys[:32], keys[32:64], keys[64:])
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A party's own secret keys (raw bytes); belongs into its store and nowhere else."""
+
+    name: str
+    signing_secret: bytes = field(repr=False)
+    pairwise_secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not (1 <= len(self.name.encode()) <= MAX_NAME_BYTES and self.name.isprintable()):
+            raise ParameterError(f"a party's name has 1 to {MAX_NAME_BYTES} printable bytes")
+
+    @classmethod
+    def generate(cls, name: str) -> Self:
+        """Fresh keys."""
+        return cls(name, secret_bytes(KEY_BYTES), secret_bytes(KEY_BYTES))
+
+    @property
+    def pairwise(self) -> PairwiseKey:
+        """The key for pairwise masks."""
+        return PairwiseKey(self.name, self.pairwise_secret)
+
+    def public(self) -> PublicIdentity:
+        """What the others may see."""
+        key = Ed25519PrivateKey.from_private_bytes(self.signing_secret)
+        shown = self.pairwise.public
+        signature = key.sign(_statement(self.name, shown))
+        return PublicIdentity(self.name, key.public_key().public_bytes_raw(), shown, signature)
+
+    def to_bytes(self) -> bytes:
+        """For the store."""
+        return _SECRET_MAGIC + self.signing_secret + self.pairwise_secret + self.name.encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """From the store."""
+        name, keys = _split(data, _SECRET_MAGIC, 2 * KEY_BYTES)
+        return cls(name, keys[:32], keys[32:])
+
+
+def _statement(name: str, pairwise_key: bytes) -> bytes:
+    return _SIGNED + pairwise_key + name.encode()
+
+
+def _split(data: bytes, magic: bytes, n_key_bytes: int) -> tuple[str, bytes]:
+    """The name and the keys; every field but the name, which is last, has a fixed length."""
+    keys, name = data[len(magic) : len(magic) + n_key_bytes], data[len(magic) + n_key_bytes :]
+    if not data.startswith(magic) or not 1 <= len(name) <= MAX_NAME_BYTES:
+        raise ProtocolError("bytes that are not an identity of version 1")
+    text = name.decode(errors="replace")
+    if text.encode() != name or not text.isprintable():
+        raise ProtocolError("an identity whose name is not text")
+    return text, keys

@@ -1,0 +1,33 @@
+"""Stores that open fast."""
+
+import pytest
+
+from pv4fad.parties.disk_store import DiskStore
+from pv4fad.parties.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.parties.store import MemoryStore
+
+PASSPHRASE = Passphrase("correct horse battery")
+
+
+@pytest.fixture
+def passphrase():
+    return PASSPHRASE
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "bank-a"
+
+
+@pytest.fixture
+def disk_store(folder):
+    cost = insecure_fast_scrypt_for_tests()
+    with DiskStore.create(folder, "bank-a", PASSPHRASE, cost) as store:
+        yield store
+
+
+@pytest.fixture(params=["memory", "disk"])
+def store(request):
+    if request.param == "memory":
+        return MemoryStore("bank-a")
+    return request.getfixturevalue("disk_store")

@@ -1,0 +1,73 @@
+"""A presented identity is verified, and secret keys are not shown."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pv4fad.errors import ParameterError, ProtocolError
+from pv4fad.parties.identity import Identity, PublicIdentity
+from pv4fad.privacy.pairwise import pairwise_seeds
+
+BANK = Identity.generate("bank-a")
+
+
+def test_identities_survive_store_and_wire():
+    assert Identity.from_bytes(BANK.to_bytes()) == BANK
+    assert PublicIdentity.from_bytes(BANK.public().to_bytes()) == BANK.public()
+
+
+def test_the_presented_key_is_the_one_that_makes_pairwise_seeds():
+    other = Identity.generate("bank-b")
+    seed = pairwise_seeds(BANK.pairwise, {"bank-b": other.public().pairwise_key}, "r")["bank-b"]
+    mirrored = pairwise_seeds(other.pairwise, {"bank-a": BANK.public().pairwise_key}, "r")
+    assert mirrored["bank-a"] == seed
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_a_presented_identity_with_any_byte_changed_is_refused(position, change):
+    data = bytearray(BANK.public().to_bytes())
+    data[position % len(data)] ^= change
+    with pytest.raises(ProtocolError):
+        PublicIdentity.from_bytes(bytes(data))
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_no_identity(data):
+    for kind in (Identity, PublicIdentity):
+        with pytest.raises(ProtocolError):
+            kind.from_bytes(data)
+        with pytest.raises(ProtocolError):
+            kind.from_bytes(BANK.to_bytes()[:5][:4] + data)
+
+
+def test_truncated_identities_are_refused():
+    for whole, kind in ((BANK.to_bytes(), Identity), (BANK.public().to_bytes(), PublicIdentity)):
+        for length in range(len(whole) - len(BANK.name) + 1):
+            with pytest.raises(ProtocolError):
+                kind.from_bytes(whole[:length])
+
+
+def test_another_signing_key_than_the_known_one_is_refused():
+    impostor = Identity.generate("bank-a").public()
+    BANK.public().require_signed_by(BANK.public().signing_key)
+    with pytest.raises(ProtocolError, match="bank-a presents another signing key"):
+        impostor.require_signed_by(BANK.public().signing_key)
+    assert impostor.fingerprint != BANK.public().fingerprint
+
+
+def test_a_name_is_part_of_what_is_signed():
+    public = BANK.public()
+    with pytest.raises(ProtocolError, match="not signed"):
+        PublicIdentity("bank-b", public.signing_key, public.pairwise_key, public.signature)
+
+
+def test_names_are_bounded_and_printable():
+    for name in ("", "x" * 129, "a\nb"):
+        with pytest.raises(ParameterError):
+            Identity.generate(name)
+    with pytest.raises(ProtocolError, match="not text"):
+        Identity.from_bytes(BANK.to_bytes().replace(b"-", b"\n"))
+
+
+def test_secret_keys_are_not_shown():
+    assert repr(BANK) == "Identity(name='bank-a')"

@@ -106,16 +106,30 @@ def test_the_same_message_with_other_content_is_refused(store):
 
 def test_acknowledged_replies_are_dropped_but_the_message_is_not_taken_for_new(store):
     with store.transaction() as tx:
-        tx.record_reply(ID, REQUEST, [b"a" * 100, b"b" * 100])
+        tx.record_reply(ID, REQUEST, [b"a" * 1000, b"b" * 1000])
     with store.transaction() as tx:
         tx.acknowledge(ID)
     with store.transaction() as tx:
         tx.acknowledge(ID)  # an acknowledgement may be repeated too
-    assert sum(len(value) for value in contents(store).values()) < 150
+    assert sum(len(value) for value in contents(store).values()) < 200
+    assert store.unacknowledged() == []
     with pytest.raises(OrderError, match="acknowledged"):
         store.reply_to(ID, REQUEST)
     with pytest.raises(OrderError, match="no reply"), store.transaction() as tx:
         tx.acknowledge(ID + "x")
+
+
+def test_what_may_not_have_arrived_can_be_sent_again_in_its_order(store):
+    assert store.unacknowledged() == []
+    for name in ("z", "b", "c", "a"):
+        with store.transaction() as tx:
+            tx.record_reply(name, REQUEST, [f"{name}{i}".encode() for i in range(2)])
+    with store.transaction() as tx:
+        tx.acknowledge("b")
+        tx.prune("c")
+    with store.transaction() as tx:
+        tx.record_reply("d", REQUEST, [b"d0"])
+    assert store.unacknowledged() == [b"z0", b"z1", b"a0", b"a1", b"d0"]
 
 
 def test_pruning_forgets_the_messages_of_one_run_only(store):
@@ -144,7 +158,7 @@ def test_permanent_records_are_neither_changed_nor_deleted(store):
     assert store.get("permanent/1") == b"spent"
 
 
-@pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 1025, "a\n", "reply/x"])
+@pytest.mark.parametrize("name", ["", "a\tb", "ä", "x" * 1025, "a\n", "reply/x"])
 def test_unfit_names_are_refused(store, name):
     with pytest.raises(StoreError, match="names"), store.transaction() as tx:
         tx.put(name, b"")

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from pv4fad import __version__
-from pv4fad.cli import data
+from pv4fad.cli import data, ledger
 from pv4fad.cli.console import fail, out
 from pv4fad.errors import Pv4fadError, UserError
 
@@ -21,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app)
+app.add_typer(ledger.app, name="ledger")
 
 
 def _print_version(wanted: bool) -> None:

@@ -30,7 +30,8 @@ from pv4fad.errors import OrderError, StoreError
 
 PERMANENT_PREFIX = "permanent/"
 _REPLY_PREFIX = "reply/"
-_NAME = re.compile(r"[!-~]{1,1024}")  # printable ASCII
+_REPLY_COUNTER = _REPLY_PREFIX + "|recorded"
+_NAME = re.compile(r"[ -~]{1,1024}")  # printable ASCII
 
 
 class Transaction:
@@ -69,7 +70,9 @@ class Transaction:
         head = _reply_head(message_id)
         if store.get(head) is not None:
             raise OrderError(f"message {message_id} already has a reply")
-        entry = {"request": request_digest.hex(), "replies": len(replies)}
+        number = int(store.get(_REPLY_COUNTER) or 0)
+        store._write(_REPLY_COUNTER, str(number + 1).encode())
+        entry = {"number": number, "request": request_digest.hex(), "replies": len(replies)}
         store._write(head, json.dumps(entry).encode())
         for index, reply in enumerate(replies):
             store._write(_reply_part(message_id, index), reply)
@@ -81,8 +84,8 @@ class Transaction:
         if head is None:
             raise OrderError(f"message {message_id} has no reply to acknowledge")
         entry = json.loads(head)
-        for index in range(entry["replies"] or 0):
-            store._erase(_reply_part(message_id, index))
+        for key in store.keys(_reply_part(message_id)):
+            store._erase(key)
         store._write(_reply_head(message_id), json.dumps(entry | {"replies": None}).encode())
 
     def prune(self, prefix: str) -> None:
@@ -134,13 +137,25 @@ class Store(ABC):
             raise OrderError(f"message {message_id} came before with other content")
         if entry["replies"] is None:
             raise OrderError(f"message {message_id} was answered and the answer acknowledged")
-        replies = []
-        for index in range(entry["replies"]):
-            reply = self.get(_reply_part(message_id, index))
-            if reply is None:
-                raise StoreError(f"store of {self.party}: reply {index} to {message_id} is missing")
-            replies.append(reply)
-        return replies
+        return self._replies(message_id, entry["replies"])
+
+    def unacknowledged(self) -> list[bytes]:
+        """What to send again after a crash: all replies that have not been acknowledged, in the
+        order in which they were recorded."""
+        waiting = []
+        for key in self.keys(_REPLY_PREFIX):
+            if "|" not in key:
+                entry = json.loads(self.get(key) or b"")
+                if entry["replies"] is not None:
+                    message_id = key.removeprefix(_REPLY_PREFIX)
+                    waiting.append((entry["number"], message_id, entry["replies"]))
+        return [reply for _, name, n in sorted(waiting) for reply in self._replies(name, n)]
+
+    def _replies(self, message_id: str, n_replies: int) -> list[bytes]:
+        replies = [self.get(_reply_part(message_id, index)) for index in range(n_replies)]
+        if None in replies:
+            raise StoreError(f"store of {self.party}: a reply to {message_id} is missing")
+        return [reply for reply in replies if reply is not None]
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -231,7 +246,7 @@ class MemoryStore(Store):
 
 def _check_name(key: str) -> None:
     if not _NAME.fullmatch(key):
-        raise StoreError("names of records need 1 to 1024 printable ASCII characters, no spaces")
+        raise StoreError("names of records need 1 to 1024 printable ASCII characters")
 
 
 def _check_own_name(key: str) -> None:
@@ -247,5 +262,5 @@ def _reply_head(message_id: str) -> str:
     return f"{_REPLY_PREFIX}{message_id}"
 
 
-def _reply_part(message_id: str, index: int) -> str:
+def _reply_part(message_id: str, index: int | str = "") -> str:
     return f"{_REPLY_PREFIX}{message_id}|{index}"

@@ -1,0 +1,114 @@
+"""`pv4fad ledger`: what a bank has spent of its privacy budget, and the limit it sets itself."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pv4fad.cli.console import out, print_json
+from pv4fad.parties.disk_store import DiskStore
+from pv4fad.parties.sealing import passphrase_for
+from pv4fad.parties.store_file import party_of
+from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon
+from pv4fad.privacy.ledger import Ledger, read_ledger, set_limit
+
+CLAIM = (
+    "ε bounds what training reveals about one account record at this bank, over all runs together."
+    " Scoring is outside this claim: for an account it scores, the payment network also learns"
+    " a function of the account's current flag."
+)
+
+app = typer.Typer(help="A bank's privacy budget.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="The folder of the bank.", show_default=False)]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key-file", help="File that holds the passphrase of the store.")
+]
+
+
+@app.command()
+def show(
+    folder: Folder,
+    key_file: KeyFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+) -> None:
+    """Print every run a bank has spent ε on, its limit and what is left."""
+    with _open(folder, key_file) as store:
+        party, ledger = store.party, read_ledger(store)
+    if as_json:
+        print_json(_summary(party, ledger))
+    else:
+        _print(party, ledger)
+
+
+@app.command("set-limit")
+def set_limit_command(
+    folder: Folder,
+    epsilon: Annotated[str, typer.Argument(help="In total, e.g. 3 or 0.5; none = no limit.")],
+    key_file: KeyFile = None,
+) -> None:
+    """Set how much ε a bank allows in total, over all runs and versions of its account file."""
+    limit = parse_epsilon(epsilon)
+    with _open(folder, key_file) as store:
+        with store.transaction() as tx:
+            set_limit(tx, limit, datetime.now(UTC))
+        party, ledger = store.party, read_ledger(store)
+    out.print(escape(f"{party}: limit {_amount(ledger.limit)}, left {_amount(ledger.left)}"))
+
+
+def _open(folder: Path, key_file: Path | None) -> DiskStore:
+    return DiskStore.open(folder, passphrase_for(party_of(folder), key_file=key_file))
+
+
+def _amount(epsilon: Epsilon | None) -> str:
+    return "not set" if epsilon is None else epsilon_text(epsilon)
+
+
+def _summary(party: str, ledger: Ledger) -> dict[str, Any]:
+    return {
+        "party": party,
+        "limit": None if ledger.limit is None else epsilon_text(ledger.limit),
+        "spent": epsilon_text(ledger.spent),
+        "left": epsilon_text(ledger.left),
+        "claim": CLAIM,
+        "expenses": [
+            {
+                "run_id": expense.run_id,
+                "epsilon": epsilon_text(expense.epsilon),
+                "sensitivity": expense.sensitivity,
+                "unit": expense.unit,
+                "noise": expense.noise,
+                "account_file": expense.account_file,
+                "time": expense.time.isoformat(),
+            }
+            for expense in ledger.expenses
+        ],
+    }
+
+
+def _print(party: str, ledger: Ledger) -> None:
+    table = Table(title=escape(f"Ledger of {party}"))
+    for heading in ("time", "run", "ε", "Δ", "noise", "account file"):
+        table.add_column(heading, overflow="fold")
+    for expense in ledger.expenses:
+        loud = "bold red" if expense.epsilon == "none" else ""
+        table.add_row(
+            expense.time.isoformat(sep=" ", timespec="seconds"),
+            escape(expense.run_id),
+            epsilon_text(expense.epsilon),
+            str(expense.sensitivity),
+            escape(expense.noise),
+            escape(expense.account_file[:12]),
+            style=loud,
+        )
+    out.print(table)
+    spent, limit, left = map(_amount, (ledger.spent, ledger.limit, ledger.left))
+    out.print(f"spent [bold]{spent}[/], limit [bold]{limit}[/], left [bold]{left}[/]")
+    for unit in dict.fromkeys(expense.unit for expense in ledger.expenses):
+        out.print(f"unit of privacy: {escape(unit)}")
+    out.print(CLAIM)

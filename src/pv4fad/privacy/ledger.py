@@ -1,0 +1,211 @@
+"""A bank's ledger: the ε it has spent, over all versions of its account file (protocol §5.6).
+
+The ledger only grows.  Limits and expenses are permanent records, numbered in order; the limit in
+force is the last one, the amount spent is the sum of all expenses.  Amounts are exact fractions.
+
+Spend before release: `spend` belongs into the transaction that stores the noisy values, which are
+sent only after it has ended.  A crash in between has spent ε for values that were stored and will
+be sent again unchanged; it can never un-spend.
+
+Noise off (ε `none`) reveals without bound: it is refused unless the bank's limit is `none`, and
+after it no finite limit has anything left.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, Protocol
+
+from pv4fad.errors import BudgetError, ParameterError, StoreError
+from pv4fad.privacy.epsilon import Epsilon, epsilon_text
+
+PREFIX = "permanent/ledger/"  # the store lets nobody change or delete what is named `permanent/`
+VERSION = 1
+
+
+class Records(Protocol):
+    """What the ledger needs in order to read: a store, or a transaction of one."""
+
+    def get(self, key: str) -> bytes | None: ...
+    def keys(self, prefix: str = "") -> list[str]: ...
+
+
+class WritableRecords(Records, Protocol):
+    """What it needs in order to write: a transaction."""
+
+    def put(self, key: str, value: bytes) -> None: ...
+
+
+@dataclass(frozen=True)
+class Expense:
+    """One run's ε and what it was spent on."""
+
+    run_id: str
+    epsilon: Epsilon
+    sensitivity: int  # Δ
+    unit: str  # whose presence ε hides, in words
+    noise: str  # distributed, per-bank or none
+    account_file: str  # fingerprint of the version that was used
+    time: datetime
+
+    def __post_init__(self) -> None:
+        if (self.epsilon == "none") != (self.noise == "none"):
+            raise ParameterError("ε is none exactly if the noise is none")
+        if isinstance(self.epsilon, Fraction) and self.epsilon <= 0:
+            raise ParameterError("ε must be above 0")
+        if self.sensitivity < 1:
+            raise ParameterError("the sensitivity Δ must be at least 1")
+        _require_zone(self.time)
+
+    def same_release(self, other: Expense) -> bool:
+        """Equal in all but the time: the same run, continued."""
+        return self == replace(other, time=self.time)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the bank decided to allow in total."""
+
+    epsilon: Epsilon
+    time: datetime
+
+    def __post_init__(self) -> None:
+        if isinstance(self.epsilon, Fraction) and self.epsilon < 0:
+            raise ParameterError("a limit for ε cannot be negative")
+        _require_zone(self.time)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All that a bank's ledger says."""
+
+    entries: tuple[Expense | Limit, ...]
+
+    @property
+    def expenses(self) -> tuple[Expense, ...]:
+        """In the order they were made."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Expense))
+
+    @property
+    def limit(self) -> Epsilon | None:
+        """The limit in force; None if the bank has never set one."""
+        limits = [entry.epsilon for entry in self.entries if isinstance(entry, Limit)]
+        return limits[-1] if limits else None
+
+    @property
+    def spent(self) -> Epsilon:
+        """The sum over all runs; `none` if one of them had no noise."""
+        total = Fraction(0)
+        for expense in self.expenses:
+            if isinstance(expense.epsilon, str):
+                return expense.epsilon
+            total += expense.epsilon
+        return total
+
+    @property
+    def left(self) -> Epsilon:
+        """What may still be spent; `none` if there is no bound."""
+        if isinstance(self.limit, str):
+            return self.limit
+        if self.limit is None or isinstance(self.spent, str):
+            return Fraction(0)
+        return max(Fraction(0), self.limit - self.spent)
+
+
+def read_ledger(records: Records) -> Ledger:
+    """The ledger in a bank's store."""
+    entries = []
+    for number, key in enumerate(records.keys(PREFIX)):
+        raw = records.get(key)
+        if raw is None or key != _key(number):
+            raise StoreError(f"ledger entry {number + 1} is missing")
+        entries.append(_decode(raw))
+    return Ledger(tuple(entries))
+
+
+def set_limit(records: WritableRecords, limit: Epsilon, time: datetime) -> None:
+    """Set the bank's own limit; nothing is written if it is the limit already."""
+    ledger = read_ledger(records)
+    if ledger.limit != limit:
+        _append(records, ledger, Limit(limit, time))
+
+
+def spend(records: WritableRecords, expense: Expense) -> None:
+    """Note the expense, once per run; `BudgetError` if it does not fit."""
+    ledger = read_ledger(records)
+    if not _is_noted(ledger, expense):
+        _require_left(ledger, expense)
+        _append(records, ledger, expense)
+
+
+def require_affordable(records: Records, expense: Expense) -> None:
+    """`BudgetError` if `spend` would refuse this expense; writes nothing."""
+    ledger = read_ledger(records)
+    if not _is_noted(ledger, expense):
+        _require_left(ledger, expense)
+
+
+def _is_noted(ledger: Ledger, expense: Expense) -> bool:
+    for earlier in ledger.expenses:
+        if earlier.run_id == expense.run_id:
+            if earlier.same_release(expense):
+                return True
+            raise BudgetError(
+                f"run {expense.run_id} has already spent ε = {epsilon_text(earlier.epsilon)} here,"
+                " on other terms; a new release needs a new run"
+            )
+    return False
+
+
+def _require_left(ledger: Ledger, expense: Expense) -> None:
+    wanted, limit, left = expense.epsilon, ledger.limit, ledger.left
+    how = "To allow it, the bank sets its own limit: pv4fad ledger set-limit FOLDER EPSILON"
+    if limit is None:
+        raise BudgetError(f"this bank has not set a limit for ε, so it spends nothing. {how}")
+    if isinstance(left, str):
+        return
+    if isinstance(wanted, str):
+        raise BudgetError(
+            f"run {expense.run_id} has no noise, which no finite limit allows"
+            f" (limit {epsilon_text(limit)}). {how}"
+        )
+    if wanted > left:
+        raise BudgetError(
+            f"run {expense.run_id} needs ε = {epsilon_text(wanted)}, but {epsilon_text(left)} of"
+            f" this bank's limit {epsilon_text(limit)} is left"
+            f" (spent: {epsilon_text(ledger.spent)}). {how}"
+        )
+
+
+def _append(records: WritableRecords, ledger: Ledger, entry: Expense | Limit) -> None:
+    records.put(_key(len(ledger.entries)), _encode(entry))
+
+
+def _key(number: int) -> str:
+    return f"{PREFIX}{number:09d}"
+
+
+def _encode(entry: Expense | Limit) -> bytes:
+    kind = "expense" if isinstance(entry, Expense) else "limit"
+    texts = {"epsilon": str(entry.epsilon), "time": entry.time.isoformat()}
+    return json.dumps({"version": VERSION, "kind": kind} | asdict(entry) | texts).encode()
+
+
+def _decode(raw: bytes) -> Expense | Limit:
+    fields: dict[str, Any] = json.loads(raw)
+    version, kind = fields.pop("version"), fields.pop("kind")
+    if version != VERSION:
+        raise StoreError(f"ledger entry of version {version}, this program uses {VERSION}")
+    # Not `parse_epsilon`: code may set amounts with more digits than a person may type.
+    epsilon = fields["epsilon"]
+    fields["epsilon"] = epsilon if epsilon == "none" else Fraction(epsilon)
+    fields["time"] = datetime.fromisoformat(fields["time"])
+    return Expense(**fields) if kind == "expense" else Limit(**fields)
+
+
+def _require_zone(time: datetime) -> None:
+    if time.tzinfo is None:
+        raise ParameterError("the time of a ledger entry needs a time zone")

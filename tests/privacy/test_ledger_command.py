@@ -1,0 +1,109 @@
+"""`pv4fad ledger`, end to end: show, set the limit, and the mistakes one can make."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from fractions import Fraction
+
+import pytest
+
+from pv4fad.cli.main import main
+from pv4fad.parties.disk_store import DiskStore
+from pv4fad.parties.sealing import Passphrase, create_key_file, insecure_fast_scrypt_for_tests
+from pv4fad.privacy.ledger import Expense, set_limit, spend
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+PASSPHRASE = "correct horse battery"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("PV4FAD_PASSPHRASE_BANK_A", PASSPHRASE)
+    cost = insecure_fast_scrypt_for_tests()
+    with (
+        DiskStore.create(tmp_path / "bank", "bank-a", Passphrase(PASSPHRASE), cost) as store,
+        store.transaction() as tx,
+    ):
+        set_limit(tx, Fraction(3), NOW)
+        unit = "one account record at one bank"
+        spend(tx, Expense("run-1", Fraction(5, 4), 2, unit, "per-bank", "fingerprint", NOW))
+    return tmp_path / "bank"
+
+
+@pytest.fixture
+def ledger(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["pv4fad", "ledger", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_show_prints_every_expense_the_limit_and_what_is_left(folder, ledger):
+    code, text, _ = ledger("show", folder)
+    assert code == 0
+    for part in ("Ledger of bank-a", "run-1", "1.25", "per-bank", "2026-01-02 03:04:05"):
+        assert part in text
+    assert "spent 1.25, limit 3, left 1.75" in text
+    assert "unit of privacy: one account record at one bank" in text
+    assert "Scoring is outside this claim" in " ".join(text.split())
+
+
+def test_show_json_is_one_document_with_exact_amounts(folder, ledger):
+    code, text, errors = ledger("show", folder, "--json")
+    assert (code, errors) == (0, "")
+    shown = json.loads(text)
+    assert (shown["spent"], shown["limit"], shown["left"]) == ("1.25", "3", "1.75")
+    assert shown["expenses"] == [
+        {
+            "run_id": "run-1",
+            "epsilon": "1.25",
+            "sensitivity": 2,
+            "unit": "one account record at one bank",
+            "noise": "per-bank",
+            "account_file": "fingerprint",
+            "time": "2026-01-02T03:04:05+00:00",
+        }
+    ]
+
+
+def test_the_bank_sets_its_limit(folder, ledger):
+    assert ledger("set-limit", folder, "4.5")[:2] == (0, "bank-a: limit 4.5, left 3.25\n")
+    assert json.loads(ledger("show", folder, "--json")[1])["limit"] == "4.5"
+
+
+def test_a_limit_that_is_no_number_is_refused(folder, ledger):
+    code, _, errors = ledger("set-limit", folder, "lots")
+    assert code == 2
+    assert "expected a number" in errors
+
+
+def test_a_key_file_opens_the_store(tmp_path, ledger):
+    passphrase = create_key_file(tmp_path / "key")
+    cost = insecure_fast_scrypt_for_tests()
+    DiskStore.create(tmp_path / "bank", "bank-b", passphrase, cost).close()
+    code, text, _ = ledger("show", tmp_path / "bank", "--key-file", tmp_path / "key")
+    assert code == 0
+    assert "spent 0, limit not set, left 0" in text
+
+
+@pytest.mark.parametrize("passphrase", ["wrong passphrase", ""])
+def test_a_wrong_passphrase_is_one_line_and_exit_code_2(folder, ledger, monkeypatch, passphrase):
+    monkeypatch.setenv("PV4FAD_PASSPHRASE_BANK_A", passphrase)
+    code, text, errors = ledger("show", folder)
+    assert (code, text) == (2, "")
+    assert errors.startswith("error: ")
+    assert errors.count("\n") == 1
+    assert PASSPHRASE not in errors
+
+
+def test_a_folder_without_a_store_is_one_line_and_exit_code_2(tmp_path, ledger):
+    code, _, errors = ledger("show", tmp_path)
+    assert code == 2
+    assert "holds no store" in errors

@@ -41,21 +41,26 @@ def test_missing_infinite_and_constant_columns_still_give_a_finite_cut(rule):
         assert np.isfinite(np.float32(cuts.at(rule, feature, 0.5)))
 
 
-def test_supervised_cuts_separate_what_the_labels_separate():
+@pytest.mark.parametrize("edge", [0.9, 0.998])
+def test_supervised_cuts_separate_what_the_labels_separate_however_rare_label_1_is(edge):
     rng = np.random.default_rng(0)
     score = rng.random(20_000).astype(np.float32)
-    labels = ((score > 0.9) & (rng.random(len(score)) < 0.5)).astype(np.int8)
+    labels = ((score > edge) & (rng.random(len(score)) < 0.5)).astype(np.int8)
     cuts = CutPoints(score[:, None], labels)
-    assert cuts.at(CutRule.SUPERVISED, 0, 0.5, n_thresholds=1) == pytest.approx(0.9, abs=0.01)
+    cut = cuts.at(CutRule.SUPERVISED, 0, 0.5, n_thresholds=1)
+    assert cut == pytest.approx(edge, abs=(1 - edge) / 4)
 
 
 def test_a_supervised_cut_sends_each_row_where_the_decision_tree_sends_it():
-    # Two neighbouring floats: their midpoint is no float32 and rounds to one of them.
-    for low in np.array([1.0, np.nextafter(np.float32(1), np.float32(2))], np.float32):
-        high = np.nextafter(low, np.float32(2))
-        column = np.array([low] * 50 + [high] * 50, np.float32)
-        cuts = CutPoints(column[:, None], np.repeat([0, 1], 50).astype(np.int8))
-        assert cuts.at(CutRule.SUPERVISED, 0, 0.5, n_thresholds=1) == high
+    # The midpoint of two neighbouring floats is no float32 and rounds to one of them: over three
+    # neighbours once to the upper and once to the lower, which must not end up above the cut.
+    low = np.float32(1e6)
+    middle = np.nextafter(low, np.float32(2e6))
+    for left, right in ((low, middle), (middle, np.nextafter(middle, np.float32(2e6)))):
+        # More of the upper value, so that the fall-back to a quantile would give another cut.
+        column = np.array([left - 1] + [left] * 20 + [right] * 80, np.float32)
+        cuts = CutPoints(column[:, None], (column == right).astype(np.int8))
+        assert cuts.at(CutRule.SUPERVISED, 0, 0.1, n_thresholds=1) == right
 
 
 def test_features_and_labels_of_different_lengths_are_refused():

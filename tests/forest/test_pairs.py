@@ -70,7 +70,7 @@ def test_the_ladder_thins_label_0_at_the_rate_of_the_tree_and_keeps_label_1(make
             assert before > 800
             expected = before * (1.0 if label else rate)
             # 5 standard deviations: a false alarm below 1e-6; a rate of 0.25 that is off by 0.08
-            # is noticed with probability above 0.5 at 800 pairs, always when it is off by 0.15.
+            # is noticed with probability above 0.5 at 800 pairs, one off by 0.15 above 0.999.
             spread = 5 * np.sqrt(before * rate * (1 - rate)) if not label else 0
             assert abs(after - expected) <= spread
 

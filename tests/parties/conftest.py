@@ -10,11 +10,6 @@ PASSPHRASE = Passphrase("correct horse battery")
 
 
 @pytest.fixture
-def passphrase():
-    return PASSPHRASE
-
-
-@pytest.fixture
 def folder(tmp_path):
     return tmp_path / "bank-a"
 

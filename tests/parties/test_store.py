@@ -5,7 +5,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pv4fad.errors import OrderError, StoreError
+from pv4fad.parties.disk_store import DiskStore
+from pv4fad.parties.sealing import Passphrase
 
+PASSPHRASE = Passphrase("correct horse battery")
 REQUEST, OTHER = b"\x01" * 32, b"\x02" * 32
 ID = "run-1/table-1/0/planes/0/payment-network/bank-a"
 
@@ -53,6 +56,30 @@ def test_a_transaction_happens_not_at_all_if_its_block_raises(store):
     assert store.reply_to(ID, REQUEST) is None
     put(store, kept=b"newer")
     assert store.get("kept") == b"newer"
+
+
+@pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
+def test_an_interrupt_around_the_commit_leaves_a_store_that_works(store, monkeypatch, moment):
+    put(store, a=b"old")
+    commit = store._commit
+
+    def interrupted():
+        if moment == "after the commit":
+            commit()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_commit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            put(store, a=b"new", b=b"new")
+    done = {"a": b"new", "b": b"new"} if moment == "after the commit" else {"a": b"old"}
+    assert contents(store) == done
+    put(store, c=b"more")
+    assert contents(store) == done | {"c": b"more"}
+    if isinstance(store, DiskStore):
+        store.close()
+        with DiskStore.open(store.folder, PASSPHRASE) as again:
+            assert contents(again) == done | {"c": b"more"}
 
 
 def test_reads_inside_a_transaction_see_its_writes(store):

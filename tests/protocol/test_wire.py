@@ -136,7 +136,7 @@ def assert_refused_or_canonical(data):
     assert encode(message) == data
 
 
-@settings(max_examples=600)
+@settings(max_examples=400)
 @given(messages, st.data())
 def test_mutated_messages_are_refused_or_are_other_valid_messages(message, data):
     mutated = bytearray(encode(message))
@@ -158,7 +158,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(st.data(), st.binary(max_size=60))
 def test_well_formed_headers_with_wrong_contents_are_refused(data, payload):
     entry = ["bank-a", "payment-network", "run-1", "", 0, 0]

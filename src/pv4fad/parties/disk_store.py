@@ -63,7 +63,6 @@ class DiskStore(Store):
         # seem never to have been written.
         self._write_ids: dict[str, bytes] = {}
         self._manifest = 0
-        self._before = self._write_ids, self._manifest
 
     @classmethod
     def create(
@@ -157,7 +156,6 @@ class DiskStore(Store):
             self._manifest ^= self._manifest_term(key, self._write_ids.pop(key))
 
     def _begin(self) -> None:
-        self._before = dict(self._write_ids), self._manifest
         with store_errors(self.folder):
             self._connection.execute("BEGIN IMMEDIATE")
 
@@ -167,11 +165,16 @@ class DiskStore(Store):
             self._connection.execute("COMMIT")
 
     def _rollback(self) -> None:
-        self._write_ids, self._manifest = self._before
-        with store_errors(self.folder):
-            # After some errors, such as a full disk, SQLite has already rolled back.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+        try:
+            with store_errors(self.folder):
+                # After some errors, such as a full disk, SQLite has already rolled back; and an
+                # interrupt can come just after the commit.  What counts is what the file says.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                self._load_names()
+        except StoreError:
+            self.close()
+            raise
 
     def _require_open(self) -> None:
         with store_errors(self.folder):
@@ -204,11 +207,15 @@ class DiskStore(Store):
         return self._sealer.seal(plain, self._info.label("manifest"))
 
     def _load_names(self) -> None:
+        """Take the names and the manifest from the file, which must agree."""
+        self._write_ids, self._manifest = {}, 0
         for row in self._connection.execute("SELECT name, write_id FROM records WHERE chunk = 0"):
             require_types(row, (str, bytes), f"the store in {self.folder}")
             self._write_ids[row[0]] = row[1]
             self._manifest ^= self._manifest_term(*row)
-        noted = self._open_sealed(self._info.manifest, self._info.label("manifest"), "manifest")
+        row = self._connection.execute("SELECT manifest FROM info").fetchone()
+        require_types(row, (bytes,), f"the store in {self.folder}")
+        noted = self._open_sealed(row[0], self._info.label("manifest"), "manifest")
         if noted != self._manifest.to_bytes(MANIFEST_BYTES, "big"):
             raise StoreError(
                 f"store of {self.party} in {self.folder}: records were removed, added or put back;"

@@ -235,10 +235,10 @@ class MemoryStore(Store):
         self._before = dict(self._records)
 
     def _commit(self) -> None:
-        self._before = {}
+        self._before = self._records
 
     def _rollback(self) -> None:
-        self._records, self._before = self._before, {}
+        self._records = self._before
 
     def close(self) -> None:
         """Nothing to let go of: the records stay as long as the object."""

@@ -68,6 +68,10 @@ class PublicSizes:
         return self.n_trees * self.groups_per_tree
 
     @property
+    def sums_per_tree(self) -> int:
+        return self.groups_per_tree * self.n_sets
+
+    @property
     def n_sums(self) -> int:
         return self.n_groups * self.n_sets
 

@@ -6,7 +6,7 @@ owner has one.  Keys travel and rest as bytes; a secret key never shows in a rep
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -34,6 +34,11 @@ class PublicKey:
     ring: RingParameters
     data: bytes = field(repr=False)
     relinearisation: bytes | None = field(default=None, repr=False)
+
+    def require_valid(self) -> None:
+        """Refuse bytes that are not keys of this ring."""
+        Encryptor(self)
+        Evaluator(self)
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,10 @@ class Evaluator:
     def sub(self, into: Ciphertext, other: Ciphertext) -> None:
         """into −= other."""
         self._seal.sub_inplace(into, other)
+
+    def total(self, ciphertexts: Sequence[Ciphertext]) -> Ciphertext:
+        """Their sum, as a new ciphertext."""
+        return self._seal.add_many(list(ciphertexts))
 
     def add_slots(self, into: Ciphertext, values: NDArray[Any]) -> None:
         """into += plain slots."""

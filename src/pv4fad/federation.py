@@ -1,0 +1,79 @@
+"""The whole protocol on one screen: who speaks when.  S payment network, B bank, A aggregator.
+
+    propose   S → all  parameters and keys          B → S  its keys
+    match     S → B    the encrypted table          B → S  shares of the join
+    count     S → B    masked products              B → A  noisy, masked sums
+    compare   A → S    blinded sums                 S → A  their digits, encrypted
+    labels    A → S    one share of the labels      A → B  the other (sealed), or to S (released)
+
+Each party acts on its own when a message arrives (`parties`); a federation only carries the
+messages, here with all parties in one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pv4fad.hashing.keyed import new_hash_key
+from pv4fad.parties.aggregator import Aggregator
+from pv4fad.parties.bank import Bank
+from pv4fad.parties.payment_network import PaymentNetwork, TrainingInput
+from pv4fad.privacy.epsilon import Epsilon, epsilon_text
+from pv4fad.protocol.parameters import Mode, NoiseMode, RunParameters
+from pv4fad.protocol.tables import padded, plan_tables
+from pv4fad.randomness import secret_bytes
+from pv4fad.transport.in_process import InProcessTransport, Observer
+
+
+@dataclass(frozen=True)
+class Federation:
+    """All parties of a run in one process."""
+
+    payment_network: PaymentNetwork
+    banks: Sequence[Bank]
+    aggregator: Aggregator
+
+    def train(
+        self, parameters: RunParameters, data: TrainingInput, observer: Observer | None = None
+    ) -> None:
+        """Propose a run and carry it through."""
+        self._transport(observer).deliver(self.payment_network.propose(parameters, data))
+
+    def resume(self, observer: Observer | None = None) -> None:
+        """Carry on after a crash: everybody sends again what may not have arrived."""
+        parties = (self.payment_network, *self.banks, self.aggregator)
+        self._transport(observer).deliver(
+            message for party in parties for message in party.unanswered()
+        )
+
+    def _transport(self, observer: Observer | None) -> InProcessTransport:
+        parties = (self.payment_network, *self.banks, self.aggregator)
+        return InProcessTransport({party.name: party for party in parties}, observer)
+
+
+def run_parameters(
+    data: TrainingInput,
+    bank_accounts: Mapping[str, int],
+    *,
+    bound: int,
+    epsilon: Epsilon,
+    noise: NoiseMode,
+    honest_banks: int,
+    mode: Mode,
+) -> RunParameters:
+    """The parameters of a new run.  The hash key is drawn here: the accounts are fixed by now."""
+    forest = data.forest
+    return RunParameters(
+        run_id=secret_bytes(8).hex(),
+        banks={bank: padded(n) for bank, n in bank_accounts.items()},
+        tables=plan_tables(data.tables, list(bank_accounts), forest.sizes.n_trees),
+        atoms=forest.schema,
+        sizes=forest.sizes,
+        bound=bound,
+        epsilon=epsilon_text(epsilon),
+        noise=noise,
+        honest_banks=honest_banks,
+        mode=mode,
+        hash_key=new_hash_key(),
+    )

@@ -1,0 +1,157 @@
+"""The aggregator: adds up what the banks mask, compares what it cannot open (protocol.md §5).
+
+Holds nothing of its own.  Learns public sizes only: all it receives is uniform or a ciphertext.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pv4fad.he.keys import PublicKey
+from pv4fad.parties.party import (
+    PAYMENT_NETWORK,
+    Party,
+    RunRecords,
+    expect,
+    expect_residues,
+    out_of_order,
+    stages,
+)
+from pv4fad.parties.store import Transaction
+from pv4fad.protocol.compare import (
+    LessJob,
+    ShareLabelsJob,
+    comparison_depth,
+    digit_bases,
+    less_than,
+    share_labels,
+    thresholds,
+)
+from pv4fad.protocol.leaves import blinded_leaves
+from pv4fad.protocol.messages import (
+    BlindedSums,
+    EncryptedDigits,
+    LabelMasks,
+    NoisySums,
+    Receipt,
+    RunProposal,
+    SharedLabels,
+)
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.wire import Message, message_id
+from pv4fad.randomness import secret_residues
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """Waiting for the noisy sums of the banks that are not yet in `received`."""
+
+    received: list[str]
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """Blinded sums sent; `done` blocks of leaves compared."""
+
+    done: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """All labels shared."""
+
+
+_STAGES = stages(Collecting, Comparing, Finished)
+
+
+class Aggregator(Party):
+    """A of the protocol."""
+
+    def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
+        run = RunRecords(tx, message.address.run_id)
+        match run.stage(_STAGES), message:
+            case None, RunProposal():
+                return self._join(message, run)
+            case Collecting(received), NoisySums():
+                return self._collect(message, run, received)
+            case Comparing(done), EncryptedDigits():
+                return self._compare(message, run, done)
+            case stage, _:
+                raise out_of_order(message, stage)
+
+    def _join(self, message: RunProposal, run: RunRecords) -> Iterable[Message]:
+        parameters = RunParameters.from_json(message.parameters)
+        expect(parameters.run_id == message.address.run_id, message, "parameters of another run")
+        run.put("parameters", message.parameters.encode())
+        run.put("public key", message.public_key)
+        run.put("relinearisation key", message.relinearisation_key)
+        _public_key(parameters, run).require_valid()
+        run.put_arrays("sums", v=np.zeros(parameters.sizes.n_sums, np.uint64))
+        run.put_stage(Collecting([]))
+        return [Receipt(self._address(PAYMENT_NETWORK, message.address), of=message_id(message))]
+
+    def _collect(
+        self, message: NoisySums, run: RunRecords, received: list[str]
+    ) -> Iterable[Message]:
+        """V = Σ_j (noise − q_j + masks): the masks cancel once all banks are in."""
+        parameters, bank = run.parameters(), message.address.sender
+        t, sizes = parameters.plain_modulus, parameters.sizes
+        expect(bank in parameters.banks and bank not in received, message, "not expected from it")
+        expect_residues(message, message.residues, sizes.n_sums, t)
+        v = (run.get_arrays("sums")["v"] + message.residues) % np.uint64(t)
+        run.put_arrays("sums", v=v)
+        if len(received) + 1 < len(parameters.banks):
+            run.put_stage(Collecting([*received, bank]))
+            return []
+        r = secret_residues(t, sizes.n_leaves)
+        run.put_arrays("blinding", r=r)
+        run.put_stage(Comparing(0))
+        leaves = blinded_leaves(v.reshape(sizes.n_groups, sizes.n_sets), r, t)
+        return [BlindedSums(self._address(PAYMENT_NETWORK, message.address), leaves.ravel())]
+
+    def _compare(self, message: EncryptedDigits, run: RunRecords, done: int) -> Iterable[Message]:
+        """[w < hi] − [w < lo] + [lo > hi] for one block of leaves, shared with fresh b."""
+        parameters, block = run.parameters(), message.address.index
+        expect(block == done, message, f"block {done} is next")
+        t, ring = parameters.plain_modulus, parameters.match_ring
+        public = _public_key(parameters, run)
+        bases = digit_bases(t)
+        expect(len(message.one_hot) == sum(bases), message, "wrong number of ciphertexts")
+        one_hot, rest = [], message.one_hot
+        for base in bases:
+            one_hot.append(rest[:base])
+            rest = rest[base:]
+        # Slots beyond the last leaf hold nothing; they are blinded and shared like the others.
+        r = secret_residues(t, ring.degree)
+        mine = run.get_arrays("blinding")["r"][block * ring.degree : (block + 1) * ring.degree]
+        r[: len(mine)] = mine
+        low, high = thresholds(r, t)
+        jobs = [LessJob(public, tuple(one_hot), threshold) for threshold in (high, low)]
+        below_high, below_low = self.pool.map(less_than, jobs)
+        b = secret_residues(t, ring.degree)
+        constant = ((low > high) + np.uint64(t) - b) % np.uint64(t)
+        level = ring.n_data_primes - comparison_depth(t)
+        flood = parameters.bounds["compare"].flood
+        job = ShareLabelsJob(public, flood, level, below_high, below_low, constant)
+        (shared,) = self.pool.map(share_labels, [job])
+        run.put_arrays(f"masks/{block}", b=b[: len(mine)])
+        replies: list[Message] = [
+            SharedLabels(self._address(PAYMENT_NETWORK, message.address, index=block), shared)
+        ]
+        if block + 1 < parameters.n_leaf_blocks:
+            run.put_stage(Comparing(done + 1))
+            return replies
+        run.put_stage(Finished())
+        masks = [run.get_arrays(f"masks/{i}")["b"] for i in range(parameters.n_leaf_blocks)]
+        receivers = list(parameters.banks) if parameters.mode == "sealed" else [PAYMENT_NETWORK]
+        return replies + [
+            LabelMasks(self._address(receiver, message.address), np.concatenate(masks))
+            for receiver in receivers
+        ]
+
+
+def _public_key(parameters: RunParameters, run: RunRecords) -> PublicKey:
+    return PublicKey(parameters.match_ring, run.get("public key"), run.get("relinearisation key"))

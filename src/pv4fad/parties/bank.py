@@ -1,0 +1,346 @@
+"""A bank: matches encrypted accounts against its own, and adds the noise (protocol.md §3-5).
+
+Holds its account records, its keys and its ledger.  Learns public sizes only: what it can open is
+uniform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.errors import ParameterError
+from pv4fad.hashing.keyed import hash_accounts, tree_of
+from pv4fad.hashing.layers import BankLayers
+from pv4fad.he.keys import PublicKey, SecretKey, generate_keys
+from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.identity import Identity, PublicIdentity
+from pv4fad.parties.party import (
+    AGGREGATOR,
+    PAYMENT_NETWORK,
+    Party,
+    RunRecords,
+    acknowledge_previous,
+    expect,
+    expect_residues,
+    out_of_order,
+    stages,
+)
+from pv4fad.parties.store import Store, Transaction
+from pv4fad.privacy.ledger import Expense, require_affordable, spend
+from pv4fad.privacy.noise import discrete_laplace, polya_share
+from pv4fad.privacy.pairwise import pairwise_mask
+from pv4fad.protocol.count import AddUpJob, add_up
+from pv4fad.protocol.leaves import noisy_share
+from pv4fad.protocol.match import BlindJob, LayersJob, blind_indicators, sum_layers
+from pv4fad.protocol.messages import (
+    BankKeys,
+    BlindedIndicators,
+    EncryptedTable,
+    LabelMasks,
+    MaskedProducts,
+    NoisySums,
+    Receipt,
+    Roster,
+    RunProposal,
+)
+from pv4fad.protocol.parameters import RunParameters, TablePlan
+from pv4fad.protocol.wire import Message, message_id
+
+UNIT = "one account record at one bank, added, removed or changed"
+
+
+@dataclass(frozen=True)
+class BankRecords:
+    """A bank's accounts: id with and without BIC, and one atom per family; no id twice."""
+
+    qualified_ids: tuple[bytes, ...] = field(repr=False)
+    bare_ids: tuple[bytes, ...] = field(repr=False)
+    atoms: NDArray[np.int16] = field(repr=False)  # (accounts, families)
+    fingerprint: str  # of the version of the account file
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Keys sent; waiting for those of the other banks."""
+
+
+@dataclass(frozen=True)
+class Matching:
+    """`done` messages with encrypted blocks answered, in the order of the tables."""
+
+    done: int
+
+
+@dataclass(frozen=True)
+class Counting:
+    """`done` messages with masked products added up."""
+
+    done: int
+
+
+@dataclass(frozen=True)
+class Released:
+    """Noisy sums sent, ε spent."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The model exists; in sealed mode this bank holds its share of the labels."""
+
+
+_STAGES = stages(Joined, Matching, Counting, Released, Trained)
+
+
+class Bank(Party):
+    """B_j of the protocol."""
+
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        pool: WorkerPool,
+        *,
+        records: BankRecords,
+        identity: Identity,
+        signing_keys: Mapping[str, bytes],
+    ) -> None:
+        """`signing_keys`: the Ed25519 key of every bank, known from elsewhere than the run."""
+        super().__init__(name, store, pool)
+        self._records = records
+        self._identity = identity
+        self._signing_keys = dict(signing_keys)
+        self._tables: dict[tuple[str, str], _BankTable] = {}
+
+    def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
+        run = RunRecords(tx, message.address.run_id)
+        stage = run.stage(_STAGES)
+        if stage is not None and message.address.sender == PAYMENT_NETWORK:
+            acknowledge_previous(run, tx, PAYMENT_NETWORK, message)
+        match stage, message:
+            case None, RunProposal():
+                return self._join(message, run, tx)
+            case Joined(), Roster():
+                return self._meet(message, run)
+            case Matching(done), EncryptedTable():
+                return self._match(message, run, done)
+            case Counting(done), MaskedProducts():
+                return self._count(message, run, done, tx)
+            case Released(), LabelMasks():
+                return self._keep_label_share(message, run)
+            case _:
+                raise out_of_order(message, stage)
+
+    # Row 0: parameters and keys.
+
+    def _join(self, message: RunProposal, run: RunRecords, tx: Transaction) -> Iterable[Message]:
+        parameters = RunParameters.from_json(message.parameters)
+        expect(parameters.run_id == message.address.run_id, message, "parameters of another run")
+        expect(self.name in parameters.banks, message, "this bank takes no part")
+        declared = parameters.banks[self.name]
+        if len(self._records.bare_ids) > declared:
+            raise ParameterError(
+                f"{self.name} holds more accounts than the {declared} declared for it: "
+                "declare more bank accounts"
+            )
+        # Better refused now than after the match; nothing is spent before the release.
+        require_affordable(tx, self._expense(parameters))
+        public = PublicKey(parameters.match_ring, message.public_key, message.relinearisation_key)
+        public.require_valid()
+        keys = generate_keys(parameters.share_ring, relinearisation=False)
+        run.put("parameters", message.parameters.encode())
+        run.put("public key", message.public_key)
+        run.put("relinearisation key", message.relinearisation_key)
+        run.put("own secret key", keys.secret.data)
+        run.put_arrays("sums", q=np.zeros(parameters.sizes.n_sums, np.uint64))
+        run.put_stage(Joined())
+        address = self._address(PAYMENT_NETWORK, message.address)
+        return [BankKeys(address, keys.public.data, self._identity.public().to_bytes())]
+
+    def _meet(self, message: Roster, run: RunRecords) -> Iterable[Message]:
+        """The other banks' X25519 keys, each signed by the bank that is known by that name."""
+        parameters = run.parameters()
+        shown = [PublicIdentity.from_bytes(one) for one in message.identities]
+        expect(
+            sorted(one.name for one in shown) == sorted(parameters.banks),
+            message,
+            "not exactly the banks of the run",
+        )
+        for one in shown:
+            expect(one.name in self._signing_keys, message, f"unknown bank {one.name}")
+            one.require_signed_by(self._signing_keys[one.name])
+        others = {one.name: one.pairwise_key.hex() for one in shown if one.name != self.name}
+        run.put_json("others", others)
+        run.put_stage(Matching(0))
+        return [Receipt(self._address(PAYMENT_NETWORK, message.address), of=message_id(message))]
+
+    # Match.
+
+    def _match(self, message: EncryptedTable, run: RunRecords, done: int) -> Iterable[Message]:
+        parameters = run.parameters()
+        steps = parameters.match_steps(self.name)
+        plan, chunk = steps[done]
+        here = message.address
+        expect((here.table_id, here.index) == (plan.table_id, chunk), message, "not the next block")
+        blocks = parameters.blocks_of_chunk(plan, chunk)
+        length = parameters.code.length
+        expect(len(message.planes) == len(blocks) * length, message, "wrong number of ciphertexts")
+        public = self._pns_key(parameters, run)
+        table = self._table(parameters, plan)
+        parts = max(1, self.pool.n_workers // len(blocks))
+        jobs = (
+            LayersJob(
+                public,
+                message.planes[position * length : (position + 1) * length],
+                words,
+                atoms,
+                parameters.sizes.n_atoms,
+                parameters.code.weight,
+            )
+            for position, block in enumerate(blocks)
+            for words, atoms in table.layers(block, parts)
+        )
+        sums = list(self.pool.map(sum_layers, jobs))
+        flood = parameters.bounds["match"].flood
+        secret = SecretKey(parameters.share_ring, run.get("own secret key"))
+        blind_jobs = (
+            BlindJob(public, secret, flood, tuple(sums[position * parts : (position + 1) * parts]))
+            for position in range(len(blocks))
+        )
+        indicators: list[bytes] = []
+        shares: list[bytes] = []
+        for one in self.pool.map(blind_indicators, blind_jobs):
+            indicators += one.blinded
+            shares += one.encrypted_shares
+        finished = done + 1 == len(steps)
+        run.put_stage(Counting(0) if finished else Matching(done + 1))
+        address = self._address(PAYMENT_NETWORK, here, plan.table_id, chunk)
+        return [BlindedIndicators(address, tuple(indicators), tuple(shares))]
+
+    def _table(self, parameters: RunParameters, plan: TablePlan) -> _BankTable:
+        key = (parameters.run_id, plan.table_id)
+        if key not in self._tables:
+            self._tables = {key: _BankTable.of(self._records, parameters, plan)}
+        return self._tables[key]
+
+    # Count, and the release.
+
+    def _count(
+        self, message: MaskedProducts, run: RunRecords, done: int, tx: Transaction
+    ) -> Iterable[Message]:
+        parameters = run.parameters()
+        steps = parameters.count_steps(self.name)
+        plan, chunk = steps[done]
+        here = message.address
+        expect((here.table_id, here.index) == (plan.table_id, chunk), message, "not the next lanes")
+        lanes = parameters.lanes_of_chunk(plan, chunk)
+        per_tree = parameters.sizes.sums_per_tree
+        expect(
+            len(message.ciphertexts) == len(lanes) * per_tree,
+            message,
+            "wrong number of ciphertexts",
+        )
+        secret = SecretKey(parameters.share_ring, run.get("own secret key"))
+        jobs = (
+            AddUpJob(secret, lane.slots, message.ciphertexts[i * per_tree : (i + 1) * per_tree])
+            for i, lane in enumerate(lanes)
+        )
+        t = np.uint64(parameters.plain_modulus)
+        q = run.get_arrays("sums")["q"].reshape(parameters.sizes.n_trees, per_tree)
+        for lane, totals in zip(lanes, self.pool.map(add_up, jobs), strict=True):
+            q[list(lane.trees)] = (q[list(lane.trees)] + totals.T) % t
+        run.put_arrays("sums", q=q.ravel())
+        replies: list[Message] = [
+            Receipt(self._address(PAYMENT_NETWORK, here, plan.table_id, chunk), message_id(message))
+        ]
+        if done + 1 < len(steps):
+            run.put_stage(Counting(done + 1))
+            return replies
+        run.put_stage(Released())
+        return [*replies, self._release(message, parameters, run, tx)]
+
+    def _release(
+        self, message: Message, parameters: RunParameters, run: RunRecords, tx: Transaction
+    ) -> NoisySums:
+        """ε is spent in the transaction that stores the noisy sums, before they are sent."""
+        spend(tx, self._expense(parameters))
+        n, t = parameters.sizes.n_sums, parameters.plain_modulus
+        others = {name: bytes.fromhex(key) for name, key in run.get_json("others").items()}
+        mask = pairwise_mask(
+            self._identity.pairwise, others, parameters.run_id, b"noisy sums", modulus=t, n=n
+        )
+        residues = noisy_share(self._noise(parameters), run.get_arrays("sums")["q"], mask, t)
+        return NoisySums(self._address(AGGREGATOR, message.address), residues)
+
+    def _noise(self, parameters: RunParameters) -> NDArray[np.int64]:
+        """One draw per sum, exact, from the operating system's CSPRNG."""
+        epsilon, n = parameters.exact_epsilon, parameters.sizes.n_sums
+        if isinstance(epsilon, str):
+            return np.zeros(n, np.int64)
+        if parameters.noise == "per-bank":
+            return discrete_laplace(epsilon, parameters.sensitivity, n)
+        return polya_share(epsilon, parameters.sensitivity, parameters.honest_banks, n)
+
+    def _expense(self, parameters: RunParameters) -> Expense:
+        return Expense(
+            run_id=parameters.run_id,
+            epsilon=parameters.exact_epsilon,
+            sensitivity=parameters.sensitivity,
+            unit=UNIT,
+            noise=parameters.noise,
+            account_file=self._records.fingerprint,
+            time=datetime.now(UTC),
+        )
+
+    def _keep_label_share(self, message: LabelMasks, run: RunRecords) -> Iterable[Message]:
+        parameters = run.parameters()
+        expect(parameters.mode == "sealed", message, "this model is released, not sealed")
+        expect_residues(
+            message, message.residues, parameters.sizes.n_leaves, parameters.plain_modulus
+        )
+        run.put_arrays("label share", b=message.residues)
+        run.put_stage(Trained())
+        return []
+
+    def _pns_key(self, parameters: RunParameters, run: RunRecords) -> PublicKey:
+        return PublicKey(
+            parameters.match_ring, run.get("public key"), run.get("relinearisation key")
+        )
+
+
+@dataclass(frozen=True)
+class _BankTable:
+    """The bank's accounts hashed for one table."""
+
+    bins: BankLayers
+    words: NDArray[np.uint64] = field(repr=False)
+    atoms: NDArray[np.int16] = field(repr=False)
+
+    @classmethod
+    def of(cls, records: BankRecords, parameters: RunParameters, plan: TablePlan) -> _BankTable:
+        ids = records.bare_ids if plan.broadcast else records.qualified_ids
+        hashes = hash_accounts(ids, parameters.hash_key)
+        trees = tree_of(records.bare_ids, parameters.sizes.n_trees)
+        bins = BankLayers.of_accounts(hashes, trees, plan.layout)
+        if bins.n_layers().max() > parameters.max_layers(plan):
+            raise ParameterError(
+                f"table {plan.table_id}: a bin holds more accounts than planned (probability "
+                "2^-40): start the run again with a new hash key"
+            )
+        return cls(bins, parameters.code.encode(hashes.tags), records.atoms)
+
+    def layers(
+        self, block: int, parts: int
+    ) -> Iterable[tuple[NDArray[np.uint64], NDArray[np.int16]]]:
+        """Codewords (layers, bins) and atoms (layers, families, bins), in `parts` parts."""
+        accounts = self.bins.layers_of_block(block)
+        for some in np.array_split(accounts, parts):
+            # Account −1 reads the last row: an extra one that stands for no account.
+            words = np.append(self.words, np.uint64(0))[some]
+            none = np.full((1, self.atoms.shape[1]), -1, np.int16)
+            atoms = np.concatenate([self.atoms, none])[some]
+            yield words, np.moveaxis(atoms, 2, 1)

@@ -1,0 +1,129 @@
+"""Count: the private intersection sums N_c = Σ d·I_c, shared (protocol.md §4).
+
+    PaymentNetwork  knows the integers d[bin] of every group and the shares u_k; for each sum (g, c)
+      1.  ρ ← Z_t per slot;  keeps  p = Σ <d, u_c> + Σ ρ
+          sends sanitised  Σ_blocks d·E_j[s_c] + ρ                                  → Bank
+    Bank
+      2.  decrypts and adds up the slots:  q = Σ <d, s_c> + Σ ρ
+
+N_c = p − q mod t, summed over banks and tables.  The bank sees uniform slots, the payment network
+nothing new.  Sums of different trees share ciphertexts (`packing`); an empty sum looks like any
+other.  Every function is a worker's job on plain data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.he.circuits import FINAL_PRIMES
+from pv4fad.he.keys import Decryptor, Encryptor, Evaluator, PublicKey, SecretKey
+from pv4fad.he.ring import Ciphertext, Ring
+from pv4fad.he.sanitise import Flood, Sanitiser
+from pv4fad.randomness import secret_residues
+
+
+@dataclass(frozen=True)
+class SparseSum:
+    """One sum of one tree: d on its bins, and the atoms of its set."""
+
+    bins: NDArray[np.int64] = field(repr=False)
+    weights: NDArray[np.int64] = field(repr=False)
+    atoms: tuple[int, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ProductsJob:
+    """Step 1 for some ciphertexts of one lane."""
+
+    public: PublicKey  # the bank's
+    flood: Flood
+    blocks: tuple[int, ...]  # share blocks that the lane touches
+    encrypted_shares: tuple[tuple[bytes, ...], ...] = field(repr=False)  # [block][atom]
+    slots: NDArray[np.bool_] = field(repr=False)  # (trees of the lane, N)
+    sums: tuple[tuple[SparseSum, ...], ...] = field(repr=False)  # [ciphertext][tree of the lane]
+
+
+@dataclass(frozen=True)
+class MaskedBatch:
+    """What step 1 yields: the payment network keeps `mask_totals`, the bank gets the rest."""
+
+    ciphertexts: tuple[bytes, ...] = field(repr=False)
+    mask_totals: NDArray[np.uint64] = field(repr=False)  # (ciphertexts, trees): Σ ρ
+
+
+def masked_products(job: ProductsJob) -> MaskedBatch:
+    """PaymentNetwork, step 1: what the bank needs for its share, and nothing that it could read."""
+    evaluator, encryptor = Evaluator(job.public), Encryptor(job.public)
+    sanitiser = Sanitiser(job.public, job.flood)
+    ring = evaluator.ring
+    top = ring.parameters.n_data_primes
+    shares = [
+        [evaluator.switch_to(ring.load(one, top), FINAL_PRIMES) for one in block]
+        for block in job.encrypted_shares
+    ]
+    of_set = _SetShares(evaluator, shares)
+    ciphertexts, totals = [], []
+    for packed in job.sums:
+        total = encryptor.zero(FINAL_PRIMES)
+        for one in packed:
+            residues = (one.weights % ring.plain_modulus).astype(np.uint64)
+            for position, block in enumerate(job.blocks):
+                inside = one.bins // ring.degree == block
+                d = np.zeros(ring.degree, np.uint64)
+                d[one.bins[inside] % ring.degree] = residues[inside]
+                if d.any():
+                    share = of_set.of(one.atoms, position)
+                    evaluator.add_products(total, [(share, d)])
+        rho = secret_residues(ring.plain_modulus, ring.degree)
+        evaluator.add_slots(total, rho)
+        ciphertexts.append(sanitiser.sanitise(total))
+        totals.append(slot_totals(job.slots, rho, ring.plain_modulus))
+    return MaskedBatch(tuple(ciphertexts), np.stack(totals))
+
+
+class _SetShares:
+    """E_j[s_c] = Σ_{k in c} E_j[s_k], made once for each set and block."""
+
+    def __init__(self, evaluator: Evaluator, shares: list[list[Ciphertext]]) -> None:
+        self._evaluator = evaluator
+        self._shares = shares
+        self._made: dict[tuple[tuple[int, ...], int], Ciphertext] = {}
+
+    def of(self, atoms: tuple[int, ...], block: int) -> Ciphertext:
+        if (atoms, block) not in self._made:
+            members = [self._shares[block][k] for k in atoms]
+            self._made[atoms, block] = self._evaluator.total(members)
+        return self._made[atoms, block]
+
+
+def slot_totals(
+    slots: NDArray[np.bool_], values: NDArray[np.uint64], modulus: int
+) -> NDArray[np.uint64]:
+    """The sum of the values in the slots of each tree, modulo t."""
+    totals: NDArray[np.uint64] = slots.astype(np.uint64) @ values
+    return totals % np.uint64(modulus)
+
+
+def own_share(one: SparseSum, opened: NDArray[np.uint32], mask_total: int, modulus: int) -> int:
+    """PaymentNetwork, step 1: p = <d, u_c> + Σ ρ for one sum in one table, modulo t."""
+    u_c = opened[list(one.atoms)][:, one.bins].astype(np.int64).sum(axis=0) % modulus
+    return int((one.weights * u_c).sum() + mask_total) % modulus
+
+
+@dataclass(frozen=True)
+class AddUpJob:
+    """Step 2 for some ciphertexts of one lane."""
+
+    secret: SecretKey
+    slots: NDArray[np.bool_] = field(repr=False)
+    ciphertexts: tuple[bytes, ...] = field(repr=False)
+
+
+def add_up(job: AddUpJob) -> NDArray[np.uint64]:
+    """Bank, step 2: its share q of each sum, (ciphertexts, trees of the lane)."""
+    decryptor, ring = Decryptor(job.secret), Ring.of(job.secret.ring)
+    opened = (decryptor.decrypt(ring.load(one, 1)) for one in job.ciphertexts)
+    return np.stack([slot_totals(job.slots, values, ring.plain_modulus) for values in opened])

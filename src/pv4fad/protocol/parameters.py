@@ -1,0 +1,303 @@
+"""Run parameters: everything public about a run, checked once, and all that follows from it.
+
+The payment network proposes them; every party derives the same rings, bounds, floods and message
+sizes, and refuses what does not fit, naming the parameter.  Nothing here depends on anybody's
+data beyond the declared, padded numbers of accounts.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import ceil, log, log2
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from pv4fad.errors import ParameterError
+from pv4fad.forest.atoms import AtomSchema
+from pv4fad.forest.structure import PublicSizes
+from pv4fad.forest.validated import ValidatedModel
+from pv4fad.hashing.codewords import ConstantWeightCode
+from pv4fad.hashing.keyed import KEY_BYTES, N_FUNCTIONS
+from pv4fad.hashing.table_size import TableLayout, largest_tree
+from pv4fad.he.circuits import compare_bound, linear_bound, match_bound, sealed_bound
+from pv4fad.he.noise import CircuitBound
+from pv4fad.he.ring import PLAIN_MODULI, Ring, RingParameters, match_ring, share_ring
+from pv4fad.privacy.bound import sensitivity
+from pv4fad.privacy.epsilon import Epsilon, parse_epsilon
+from pv4fad.privacy.noise import noise_tail_bound
+from pv4fad.protocol.compare import DIGIT_BASE, digit_bases
+from pv4fad.protocol.packing import Lane, lanes
+
+LOG2_WRAP = -40.0  # a noisy sum leaves the range of t
+LOG2_LAYERS = -40.0  # a bin of a bank holds more accounts than were planned for
+LOG2_DISTANCE = -30.0  # everything sanitised in a run, from uniform
+LOG2_FALSE_MATCH = -20.0  # two different accounts pass for one, anywhere in a run
+
+_MESSAGE_BYTES = 100 * 2**20  # of ciphertexts in one message, about
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Mode = Literal["sealed", "released"]
+NoiseMode = Literal["distributed", "per-bank", "none"]
+
+
+class TablePlan(ValidatedModel):
+    """One table of accounts: who gets it, how its accounts are named, where its bins are."""
+
+    table_id: Name
+    banks: tuple[Name, ...] = Field(min_length=1)
+    broadcast: bool
+    """Broadcast: bare ids, sent to all banks.  Routed: ids qualified by BIC, sent to one."""
+    layout: TableLayout
+
+
+class RunParameters(ValidatedModel):
+    """What all parties know about a run."""
+
+    run_id: Name
+    banks: dict[Name, int] = Field(min_length=1)
+    """The banks that take part, with the number of accounts each declares at most to hold."""
+    tables: tuple[TablePlan, ...] = Field(min_length=1)
+    atoms: AtomSchema
+    sizes: PublicSizes
+    bound: int = Field(ge=1)
+    """Most weight that one account contributes to all sums together."""
+    epsilon: str
+    """The privacy loss of this run, exact; `none` switches the noise off."""
+    noise: NoiseMode
+    honest_banks: int = Field(ge=1)
+    """Distributed noise: how many banks are assumed not to tell their noise to the others."""
+    mode: Mode
+    hash_key: bytes = Field(min_length=KEY_BYTES, max_length=KEY_BYTES, repr=False)
+    """Public; drawn after the account sets are fixed."""
+    code: ConstantWeightCode = ConstantWeightCode()
+    blocks_per_message: int = Field(default=2, ge=1, le=16)
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    @classmethod
+    def from_json(cls, text: str) -> RunParameters:
+        """Parameters as another party sent them, checked; ParameterError if they do not fit."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise ParameterError(f"run parameters: {error.errors()[0]['msg']}") from None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> RunParameters:
+        self._check_names()
+        if (self.epsilon == "none") != (self.noise == "none"):
+            raise ParameterError("epsilon is none exactly if the noise is none")
+        if parse_epsilon(self.epsilon) == 0:
+            raise ParameterError("epsilon must be above 0, or none")
+        if self.honest_banks > len(self.banks):
+            raise ParameterError(
+                f"honest_banks = {self.honest_banks}, but only {len(self.banks)} banks take part"
+            )
+        if any(plan.layout.n_trees != self.sizes.n_trees for plan in self.tables):
+            raise ParameterError("n_trees of a table's layout is not that of the forest")
+        if self.atoms.n_atoms != self.sizes.n_atoms:
+            raise ParameterError("n_atoms does not match the atom schema")
+        if self.log2_false_match > LOG2_FALSE_MATCH:
+            raise ParameterError(
+                f"code: {self.code.tag_bits}-bit tags give two different accounts the same tag "
+                f"with probability 2^{self.log2_false_match:.1f}, above 2^{LOG2_FALSE_MATCH:.0f}: "
+                "use a longer code, or declare fewer bank accounts"
+            )
+        if self.log2_distance > LOG2_DISTANCE:
+            raise ParameterError(
+                f"plain_modulus {self.plain_modulus}: sanitised ciphertexts are within "
+                f"2^{self.log2_distance:.1f} of uniform, above 2^{LOG2_DISTANCE:.0f}: "
+                "lower the bound, or use more trees"
+            )
+        return self
+
+    def _check_names(self) -> None:
+        table_ids = [plan.table_id for plan in self.tables]
+        if len(set(table_ids)) < len(table_ids):
+            raise ParameterError("two tables have the same table_id")
+        for plan in self.tables:
+            if not set(plan.banks) <= set(self.banks):
+                raise ParameterError(f"table {plan.table_id} goes to a bank that takes no part")
+            if not plan.broadcast and len(plan.banks) != 1:
+                raise ParameterError(f"table {plan.table_id} is routed, but goes to several banks")
+
+    # Privacy.
+
+    @property
+    def exact_epsilon(self) -> Epsilon:
+        return parse_epsilon(self.epsilon)
+
+    @property
+    def sensitivity(self) -> int:
+        """Δ: how much one account record can change all sums together."""
+        return sensitivity(self.bound, self.sizes.n_sets)
+
+    # Sizes of numbers.
+
+    @cached_property
+    def accounts_of_one_tree(self) -> int:
+        """The most accounts that teach one tree, except with negligible probability."""
+        declared = sum(plan.layout.n_accounts_declared for plan in self.tables)
+        return largest_tree(declared, self.sizes.n_trees, LOG2_WRAP)
+
+    @cached_property
+    def noise_tail(self) -> int:
+        """No noisy sum is further from its count than this, except with negligible probability."""
+        epsilon = self.exact_epsilon
+        if isinstance(epsilon, str):
+            return 0
+        n_parties = len(self.banks)
+        per_sum = noise_tail_bound(
+            epsilon,
+            self.sensitivity,
+            n_parties=n_parties,
+            honest_parties=self.honest_banks if self.noise == "distributed" else None,
+            n_draws=self.sizes.n_sums,
+            log2_probability=LOG2_WRAP,
+        )
+        return per_sum * self.sizes.n_sets  # the rest carries the noise of all sets
+
+    @cached_property
+    def largest_sum(self) -> int:
+        """The largest |noisy sum|."""
+        return self.bound * self.accounts_of_one_tree + self.noise_tail
+
+    @cached_property
+    def plain_modulus(self) -> int:
+        """The smallest t that holds every noisy sum."""
+        for modulus in PLAIN_MODULI:
+            if self.largest_sum < modulus // 2:
+                return modulus
+        raise ParameterError(
+            f"bound = {self.bound}: sums can reach {self.largest_sum}, and the largest plaintext "
+            f"modulus {PLAIN_MODULI[-1]} holds {PLAIN_MODULI[-1] // 2}: "
+            "lower the bound, or use more trees"
+        )
+
+    # Rings, bounds and floods.
+
+    @cached_property
+    def match_ring(self) -> RingParameters:
+        return match_ring(self.plain_modulus)
+
+    @cached_property
+    def share_ring(self) -> RingParameters:
+        return share_ring(self.plain_modulus)
+
+    def max_layers(self, plan: TablePlan) -> int:
+        """More layers than this no bank has in this table, except with negligible probability."""
+        return max(most_in_a_bin(self.banks[bank], plan.layout.n_bins_used) for bank in plan.banks)
+
+    @cached_property
+    def bounds(self) -> dict[str, CircuitBound]:
+        """The static noise bound of every circuit of the run."""
+        match, share = Ring.of(self.match_ring), Ring.of(self.share_ring)
+        layers = max(self.max_layers(plan) for plan in self.tables)
+        blocks = max(plan.layout.n_bins // share.degree for plan in self.tables)
+        terms = max(blocks, self.sizes.n_distinct_sets) * self.sizes.n_atoms
+        return {
+            "match": match_bound(match, self.code.length, self.code.weight, layers),
+            "compare": compare_bound(match, len(digit_bases(self.plain_modulus)), DIGIT_BASE),
+            "linear": linear_bound(share, terms),
+            "sealed": sealed_bound(share, self.sizes.n_leaves, self.sizes.n_distinct_sets),
+        }
+
+    @cached_property
+    def n_sanitised(self) -> dict[str, int]:
+        """How many ciphertexts of each circuit go back to their key holder in training."""
+        per_tree = self.sizes.sums_per_tree
+        pairs = [(plan, bank) for plan in self.tables for bank in plan.banks]
+        return {
+            "match": sum(self.sizes.n_atoms * plan.layout.n_blocks for plan, _ in pairs),
+            "compare": self.n_leaf_blocks,
+            "linear": sum(len(self.lanes(plan)) * per_tree for plan, _ in pairs),
+        }
+
+    @cached_property
+    def log2_distance(self) -> float:
+        """Of everything sanitised in training, from uniform."""
+        return log2(
+            sum(n * 2.0 ** -self.bounds[name].distance_bits for name, n in self.n_sanitised.items())
+        )
+
+    @cached_property
+    def log2_false_match(self) -> float:
+        """That some account of the payment network passes for a different one at some bank."""
+        pairs = sum(
+            self.banks[bank]
+            * N_FUNCTIONS
+            * plan.layout.n_accounts_declared
+            / plan.layout.n_bins_used
+            for plan in self.tables
+            for bank in plan.banks
+        )
+        return self.code.log2_false_match_bound(ceil(pairs))
+
+    # Messages.
+
+    @property
+    def n_leaf_blocks(self) -> int:
+        """Ciphertexts of the match ring that hold one value per leaf."""
+        return -(-self.sizes.n_leaves // self.match_ring.degree)
+
+    def n_chunks(self, plan: TablePlan) -> int:
+        """Messages in which a table is sent."""
+        return -(-plan.layout.n_blocks // self.blocks_per_message)
+
+    def blocks_of_chunk(self, plan: TablePlan, chunk: int) -> range:
+        """The blocks that one message carries."""
+        start = chunk * self.blocks_per_message
+        return range(start, min(start + self.blocks_per_message, plan.layout.n_blocks))
+
+    def lanes(self, plan: TablePlan) -> tuple[Lane, ...]:
+        """Which trees share ciphertexts when this table is counted."""
+        return lanes(plan.layout, self.share_ring.degree)
+
+    def lanes_of_chunk(self, plan: TablePlan, chunk: int) -> tuple[Lane, ...]:
+        """The lanes whose ciphertexts one message carries: as many as fit a bounded size."""
+        per_lane = self.sizes.sums_per_tree * Ring.of(self.share_ring).ciphertext_bytes(1)
+        n = max(1, _MESSAGE_BYTES // per_lane)
+        return self.lanes(plan)[chunk * n : (chunk + 1) * n]
+
+    def match_steps(self, bank: str) -> list[tuple[TablePlan, int]]:
+        """The messages with encrypted blocks that a bank receives, in order."""
+        return [
+            (plan, chunk) for plan in self.tables_of(bank) for chunk in range(self.n_chunks(plan))
+        ]
+
+    def count_steps(self, bank: str) -> list[tuple[TablePlan, int]]:
+        """The messages with masked products that a bank receives, in order."""
+        steps = []
+        for plan in self.tables_of(bank):
+            chunk = 0
+            while self.lanes_of_chunk(plan, chunk):
+                steps.append((plan, chunk))
+                chunk += 1
+        return steps
+
+    def tables_of(self, bank: str) -> tuple[TablePlan, ...]:
+        """The tables that a bank receives."""
+        return tuple(plan for plan in self.tables if bank in plan.banks)
+
+    def table(self, table_id: str) -> TablePlan:
+        """A table by its id."""
+        for plan in self.tables:
+            if plan.table_id == table_id:
+                return plan
+        raise ParameterError(f"there is no table {table_id!r} in run {self.run_id}")
+
+
+def most_in_a_bin(n_accounts: int, n_bins: int) -> int:
+    """The load that no bin exceeds, except with probability 2^LOG2_LAYERS.
+
+    Chernoff for the number of the 3·n balls in one bin, times the number of bins.
+    """
+    mean = N_FUNCTIONS * n_accounts / n_bins
+    if mean == 0:
+        return 1
+    allowed = LOG2_LAYERS * log(2) - log(n_bins)
+    load = max(1, ceil(mean))
+    while load <= mean or (load - mean - load * log(load / mean)) > allowed:
+        load += 1
+    return min(load, max(1, n_accounts))

@@ -1,0 +1,100 @@
+"""Which account goes into which table, and how large the tables are declared (protocol.md §3.1).
+
+An account whose bank takes part goes into that bank's table; one of an institution that takes no
+part goes, under its own BIC, into the table of a bank chosen by hash, where it matches nobody; one
+whose bank is unknown goes into the broadcast table, which all banks get.  Every bank gets a
+table, and its size is padded: nobody learns how many accounts the payment network has with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.errors import DataError
+from pv4fad.hashing.identity import KEY_SEPARATOR
+from pv4fad.hashing.keyed import hash_accounts, reduce_words, tree_of
+from pv4fad.hashing.table_size import TableLayout
+from pv4fad.protocol.parameters import TablePlan
+
+BROADCAST = "broadcast"
+AccountKey = tuple[str | None, str]
+"""BIC8 of the bank, or None if it is unknown, and the bare canonical id."""
+
+_SMALLEST_DECLARED = 1000
+_OUTSIDER_KEY = bytes(32)  # a public hash: which table an outsider goes to is no secret to S
+
+
+@dataclass(frozen=True)
+class TableAccounts:
+    """The accounts of one table: as hashed, the tree each teaches, its number among the keys."""
+
+    ids: tuple[bytes, ...] = field(repr=False)
+    trees: NDArray[np.int64] = field(repr=False)
+    keys: NDArray[np.int64] = field(repr=False)
+
+
+def assign_tables(
+    keys: Sequence[AccountKey], directory: Mapping[str, str], n_trees: int, *, broadcast: bool
+) -> dict[str, TableAccounts]:
+    """The tables of a run.  `directory`: BIC8 → name of the bank that takes part."""
+    banks = sorted(set(directory.values()))
+    members: dict[str, list[int]] = {bank: [] for bank in banks}
+    if broadcast:
+        members[BROADCAST] = []
+    outsiders: list[int] = []
+    for number, (bic, _) in enumerate(keys):
+        if bic is None:
+            if not broadcast:
+                raise DataError("some accounts have no known bank: the run needs a broadcast table")
+            members[BROADCAST].append(number)
+        elif bic in directory:
+            members[directory[bic]].append(number)
+        else:
+            outsiders.append(number)
+    chosen = hash_accounts([_hashed_id(keys[i]) for i in outsiders], _OUTSIDER_KEY).tags
+    for number, bank in zip(outsiders, reduce_words(chosen, len(banks)), strict=True):
+        members[banks[bank]].append(number)
+    return {
+        table_id: TableAccounts(
+            tuple(_hashed_id(keys[i]) for i in numbers),
+            tree_of([keys[i][1].encode() for i in numbers], n_trees),
+            np.array(numbers, np.int64),
+        )
+        for table_id, numbers in members.items()
+    }
+
+
+def plan_tables(
+    tables: Mapping[str, TableAccounts], banks: Sequence[str], n_trees: int
+) -> tuple[TablePlan, ...]:
+    """The public layout of every table, from padded numbers of accounts."""
+    return tuple(
+        TablePlan(
+            table_id=table_id,
+            banks=tuple(banks) if table_id == BROADCAST else (table_id,),
+            broadcast=table_id == BROADCAST,
+            layout=TableLayout.for_accounts(
+                padded(len(accounts.ids)), n_trees, n_tables=len(tables)
+            ),
+        )
+        for table_id, accounts in tables.items()
+    )
+
+
+def padded(n: int) -> int:
+    """A round number from 4, 5, 6, 7 times a power of two: at least n, and at most a quarter more.
+
+    At least a thousand: it costs nothing, a table has a whole block of bins anyway.
+    """
+    n = max(n, _SMALLEST_DECLARED)
+    step = 1 << max(0, n.bit_length() - 3)
+    return -(-n // step) * step
+
+
+def _hashed_id(key: AccountKey) -> bytes:
+    bic, bare = key
+    return bare.encode() if bic is None else f"{bic}{KEY_SEPARATOR}{bare}".encode()

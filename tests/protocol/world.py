@@ -1,0 +1,183 @@
+"""Whole federations in memory, from the special cases of the forest's tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import numpy as np
+from tests.forest.conftest import OUTSIDER, UNKNOWN, Case, make_case
+
+from pv4fad.federation import Federation, run_parameters
+from pv4fad.forest.counts import green_labels, group_counts
+from pv4fad.forest.pairs import AccountIndex, CountConfig, KeptPairs, choose_pairs
+from pv4fad.forest.trusted import TrustedThirdParty
+from pv4fad.hashing.keyed import tree_of
+from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.aggregator import Aggregator
+from pv4fad.parties.bank import Bank, BankRecords
+from pv4fad.parties.identity import Identity
+from pv4fad.parties.party import RunRecords
+from pv4fad.parties.payment_network import PaymentNetwork, TrainingInput
+from pv4fad.parties.store import MemoryStore
+from pv4fad.privacy.epsilon import Epsilon
+from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.tables import assign_tables
+
+BICS = ("AAAADEFF", "BBBBFRPP", "CCCCGB2L", "DDDDUS33", "EEEEJPJT")
+OUTSIDER_BIC = "ZZZZCHZZ"
+MODES = ("routed", "broadcast", "mixed")
+
+
+def bank_name(bank: int) -> str:
+    return f"bank{bank + 1:02d}"
+
+
+def bare_id(bare: int) -> str:
+    return f"ACC{bare:04d}"
+
+
+@dataclass
+class World:
+    """A case of the forest's tests with real parties around it."""
+
+    case: Case
+    pairs: KeptPairs
+    oracle: TrustedThirdParty
+    data: TrainingInput
+    federation: Federation
+    parameters: RunParameters
+
+    def train(self, observer=None) -> None:
+        self.federation.train(self.parameters, self.data, observer)
+
+    def arrays(self, party, name: str) -> dict[str, np.ndarray]:
+        with party.store.transaction() as tx:
+            return RunRecords(tx, self.parameters.run_id).get_arrays(name)
+
+    def labels(self) -> np.ndarray:
+        """The labels, from the shares of payment network and banks, or as released."""
+        if self.parameters.mode == "released":
+            labels = self.arrays(self.federation.payment_network, "labels")["labels"]
+        else:
+            p = self.arrays(self.federation.payment_network, "label share")["p"]
+            b = self.arrays(self.federation.banks[0], "label share")["b"]
+            labels = (p + b) % np.uint64(self.parameters.plain_modulus)
+        return labels.reshape(self.case.forest.sizes.n_groups, -1)
+
+    def counts(self) -> np.ndarray:
+        """Σ_j (p_j − q_j), centred: what the counts are shared as."""
+        t = self.parameters.plain_modulus
+        p = self.arrays(self.federation.payment_network, "sums")["p"].astype(np.int64)
+        q = sum(self.arrays(bank, "sums")["q"].astype(np.int64) for bank in self.federation.banks)
+        return (p - q.reshape(p.shape) + t // 2) % t - t // 2
+
+
+def addressed(case: Case, mode: str) -> Case:
+    """The case with its keys as a payment network would have them that routes, or does not."""
+    rekeyed = {
+        "routed": lambda bank, bare: (OUTSIDER if bank == UNKNOWN else bank, bare),
+        "broadcast": lambda bank, bare: (UNKNOWN, bare),
+        "mixed": lambda bank, bare: (bank, bare),
+    }[mode]
+    wanted = [rekeyed(*key) for key in case.keys]
+    keys = sorted(set(wanted))
+    number = {key: index for index, key in enumerate(keys)}
+    key_of = np.array([number[key] for key in wanted])[case.accounts.key_of]
+    bare_of = np.array([bare for _, bare in keys])
+    n_bare = len(case.accounts.tree_of)
+    trees = tree_of([bare_id(b).encode() for b in range(n_bare)], case.forest.sizes.n_trees)
+    records = case.records
+    if mode != "routed":  # broadcast needs ids that are unique over all banks
+        records = {(k, b): a for (k, b), a in records.items() if k == 0 or b >= 3}
+    accounts = AccountIndex(key_of, bare_of, trees)
+    return replace(case, accounts=accounts, keys=keys, records=records)
+
+
+def make_world(
+    seed: int = 0,
+    *,
+    n_banks: int = 2,
+    mode: str = "routed",
+    n_sets: int = 1,
+    epsilon: Epsilon = "none",
+    noise: str = "none",
+    honest_banks: int = 1,
+    model: str = "sealed",
+    bound: int = 3,
+    bank_class: type[Bank] = Bank,
+    pool: WorkerPool | None = None,
+    store_of=MemoryStore,
+    case: Case | None = None,
+) -> World:
+    case = addressed(case or make_case(seed, n_banks=n_banks, n_sets=n_sets), mode)
+    config = CountConfig(bound=bound, class_weights=(1, 2))
+    pairs = choose_pairs(
+        case.forest,
+        case.codes,
+        case.labels,
+        case.accounts,
+        config=config,
+        rng=np.random.default_rng(seed),
+    )
+    bic_of = {UNKNOWN: None, OUTSIDER: OUTSIDER_BIC} | dict(enumerate(BICS))
+    tables = assign_tables(
+        [(bic_of[bank], bare_id(bare)) for bank, bare in case.keys],
+        {BICS[bank]: bank_name(bank) for bank in range(n_banks)},
+        case.forest.sizes.n_trees,
+        broadcast=mode != "routed",
+    )
+    if mode == "broadcast":
+        tables = {"broadcast": tables["broadcast"]}
+    counts = group_counts(case.forest, pairs, len(case.keys))
+    green = green_labels(case.forest, case.codes, case.labels, config.class_weights)
+    data = TrainingInput(case.forest, counts, green, tables)
+    records = {bank: _records(case, bank) for bank in range(n_banks)}
+    parameters = run_parameters(
+        data,
+        {bank_name(bank): len(one.bare_ids) for bank, one in records.items()},
+        bound=bound,
+        epsilon=epsilon,
+        noise=noise,
+        honest_banks=honest_banks,
+        mode=model,
+    )
+    pool = pool or WorkerPool(0)
+    identities = {bank_name(bank): Identity.generate(bank_name(bank)) for bank in range(n_banks)}
+    signing_keys = {name: one.public().signing_key for name, one in identities.items()}
+    banks = []
+    for bank in range(n_banks):
+        name = bank_name(bank)
+        store = store_of(name)
+        with store.transaction() as tx:
+            set_limit(tx, epsilon, datetime.now(UTC))
+        banks.append(
+            bank_class(
+                name,
+                store,
+                pool,
+                records=records[bank],
+                identity=identities[name],
+                signing_keys=signing_keys,
+            )
+        )
+    federation = Federation(
+        PaymentNetwork(store_of("payment-network"), pool),
+        banks,
+        Aggregator("aggregator", store_of("aggregator"), pool),
+    )
+    oracle = TrustedThirdParty(case.forest, case.atoms())
+    return World(case, pairs, oracle, data, federation, parameters)
+
+
+def _records(case: Case, bank: int) -> BankRecords:
+    mine = sorted((bare, atoms) for (owner, bare), atoms in case.records.items() if owner == bank)
+    ids = [bare_id(bare) for bare, _ in mine]
+    n_families = len(case.forest.schema.families)
+    return BankRecords(
+        tuple(f"{BICS[bank]}|{one}".encode() for one in ids),
+        tuple(one.encode() for one in ids),
+        np.array([atoms for _, atoms in mine], np.int16).reshape(len(mine), n_families),
+        f"version 1 of {bank_name(bank)}",
+    )

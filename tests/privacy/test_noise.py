@@ -72,8 +72,8 @@ def test_noise_has_the_stated_scale_and_a_scale_off_by_30_percent_is_rejected(
 
 @pytest.mark.parametrize(("epsilon", "sensitivity"), SCALES)
 def test_single_draws_follow_the_discrete_laplace_distribution(epsilon, sensitivity):
-    # 40,000 draws.  The score has mean 0 and standard deviation 1 if all is right; 14 and 1.2 if Δ/ε
-    # is off by a tenth; it is above 20 if zero comes twice as often, as with a sign bit.
+    # 40,000 draws.  The score has mean 0 and standard deviation 1 if all is right; 14 and 1.2 if
+    # Δ/ε is off by a tenth; it is above 20 if zero comes twice as often, as with a sign bit.
     draws = discrete_laplace(epsilon, sensitivity, 40_000)
     rate = float(epsilon / sensitivity)
     assert chi_square_z(draws, laplace_pmf(rate, 200)) < ONE_IN_A_MILLION_Z

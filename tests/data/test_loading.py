@@ -217,6 +217,14 @@ def test_duplicate_account_with_conflicting_flags_is_refused(tmp_path: Path) -> 
     ]
 
 
+def test_rows_without_an_account_do_not_conflict_with_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "b.csv"
+    write_table(path, accounts("BANKFRPP", {"1": "0", "": "3", " ": "0"}))
+    assert _refusal(lambda: load_accounts(path)) == [
+        f"{path}: column Account: 2 rows have no value; first: data row 2 {ROW}"
+    ]
+
+
 def test_missing_column_is_refused_even_if_bad_rows_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     write_table(path, _set(transactions(), "Label", 1, "x").drop("Sender", "UETR"))
@@ -270,6 +278,18 @@ def test_wrong_encoding_is_refused_with_column_count_and_row(tmp_path: Path) -> 
         f"{path}: column Street: 2 rows have bytes that are not UTF-8 "
         f"(save the file with the encoding UTF-8); first: data row 2 {ROW}"
     ]
+
+
+def test_byte_order_mark_is_not_part_of_the_first_column(tmp_path: Path) -> None:
+    path = tmp_path / "b.csv"
+    content = accounts("BANKFRPP", {"1": "0"}).write_csv().encode("utf-8-sig")
+    path.write_bytes(content)
+    assert load_accounts(path).frame.height == 1
+    path.write_bytes(content.replace(b"BANKFRPP", b"BANKFRP\xff"))
+    assert (
+        "column Bank: 1 row has bytes that are not UTF-8"
+        in _refusal(lambda: load_accounts(path))[0]
+    )
 
 
 def test_utf_16_and_a_badly_encoded_header_are_refused(tmp_path: Path) -> None:

@@ -53,3 +53,10 @@ def test_without_bank_files_nothing_joins(tmp_path: Path) -> None:
     summary = summarise(load_partition(tmp_path / "train"))
     assert (summary.ordering_join_rate, summary.beneficiary_join_rate) == (0.0, 0.0)
     assert summary.institutions_without_accounts == {"BANKDEFF": 3, "BANKFRPP": 3, "MIDLUS33": 2}
+
+
+def test_transaction_within_one_institution_is_one_transaction(tmp_path: Path) -> None:
+    within = transactions().head(1).with_columns(Receiver="Sender")
+    write_partition(tmp_path / "train", within, {})
+    summary = summarise(load_partition(tmp_path / "train"))
+    assert summary.institutions_without_accounts == {"BANKFRPP": 1}

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from pv4fad.cli.console import err, out, print_json, progress_bar
@@ -23,11 +24,6 @@ from pv4fad.errors import DataError
 app = typer.Typer(name="data", help="Look at data and check it.", no_args_is_help=True)
 
 _N_INSTITUTIONS_SHOWN = 5
-
-
-@app.callback()
-def group() -> None:
-    """Look at data and check it."""
 
 
 @app.command()
@@ -51,8 +47,10 @@ def check(
 ) -> None:
     """Read every file of DIR, check every row, and print a summary.
 
-    Exit code 0: all is well.  Exit code 2: something is wrong; each problem is one line on standard
-    error that names the file, the column, the number of bad rows and an example.
+    Exit code 0: all is well.
+
+    Exit code 2: something is wrong. Each problem is one line that names the file,
+    the column, the number of bad rows and an example.
     """
     summaries, problems = _check_partitions(
         find_partitions(folder), "drop" if drop_bad_rows else "raise"
@@ -83,17 +81,22 @@ def _check_partitions(
         for folder in folders:
             task = progress.add_task(f"checking {escape(str(folder))}", total=None)
             try:
-                # The last step is routing and summarising.
-                progress.update(task, total=len(read_partition(folder).accounts) + 2)
-                tables = load_partition(
-                    folder, on_bad_rows=on_bad_rows, after_file=partial(progress.advance, task)
-                )
-                summaries.append((folder, summarise(tables)))
-                progress.advance(task)
+                summaries.append((folder, _check_partition(folder, on_bad_rows, progress, task)))
             except DataError as error:
                 problems += str(error).splitlines()
                 progress.stop_task(task)
     return summaries, problems
+
+
+def _check_partition(
+    folder: Path, on_bad_rows: OnBadRows, progress: Progress, task: TaskID
+) -> PartitionSummary:
+    # One step for each file; the last one is routing and counting.
+    progress.update(task, total=len(read_partition(folder).accounts) + 2)
+    advance = partial(progress.advance, task)
+    summary = summarise(load_partition(folder, on_bad_rows=on_bad_rows, after_file=advance))
+    advance()
+    return summary
 
 
 def _document(folder: Path, summary: PartitionSummary) -> dict[str, object]:

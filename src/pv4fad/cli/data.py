@@ -122,10 +122,11 @@ def _table(s: PartitionSummary) -> Table:
     table.add_row("accounts", f"{s.n_accounts:,}, {sum(flagged.values()):,} flagged")
     for code, n in flagged.items():
         table.add_row(f"  flag {code}", f"{n:,} {FLAG_MEANINGS[code]}")
-    table.add_row("ordering accounts found", f"{s.ordering_join_rate:.2%} of the transactions")
+    table.add_row("ordering accounts found", f"{s.ordering_join_rate:.3%} of the transactions")
     table.add_row(
-        "beneficiary accounts found", f"{s.beneficiary_join_rate:.2%} of the transactions"
+        "beneficiary accounts found", f"{s.beneficiary_join_rate:.3%} of the transactions"
     )
+    table.add_row("", f"{s.last_leg_beneficiary_join_rate:.3%} of the last legs of payments")
     table.add_row("institutions without accounts", _institutions(s))
     return table
 

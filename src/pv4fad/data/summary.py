@@ -21,6 +21,8 @@ _ROUTED_COLUMNS = (
     "OrderingAccount",
     "BeneficiaryAccount",
 )
+_ORDERING = (ORDERING_BANK, "OrderingAccount")
+_BENEFICIARY = (BENEFICIARY_BANK, "BeneficiaryAccount")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class PartitionSummary:
     accounts_by_flag: Mapping[str, int]
     ordering_join_rate: float  # share of the transactions whose account is in its bank's file
     beneficiary_join_rate: float
+    last_leg_beneficiary_join_rate: float  # the same for the last leg of each payment only
     institutions_without_accounts: Mapping[str, int]  # BIC → transactions it sends or receives
     notes: tuple[str, ...]  # what was dropped or ignored on loading
 
@@ -64,6 +67,9 @@ def summarise(tables: PartitionTables) -> PartitionSummary:
     legs = transactions["UETR"].value_counts()["count"]
     labelled = tables.transactions.has_labels
     routed = route(transactions.select(_ROUTED_COLUMNS))
+    # An earlier leg ends at a correspondent that need not keep the account; the last one tells
+    # whether accounts are missing.
+    last_legs = routed.filter(pl.col("Timestamp") == pl.col("Timestamp").max().over("UETR"))
     reports = [tables.transactions.report, *(t.report for t in tables.accounts.values())]
     return PartitionSummary(
         n_transactions=transactions.height,
@@ -78,8 +84,9 @@ def summarise(tables: PartitionTables) -> PartitionSummary:
         n_banks=accounts["Bank"].n_unique(),
         n_accounts=accounts.height,
         accounts_by_flag=_accounts_by_flag(accounts),
-        ordering_join_rate=_join_rate(routed, ORDERING_BANK, "OrderingAccount", accounts),
-        beneficiary_join_rate=_join_rate(routed, BENEFICIARY_BANK, "BeneficiaryAccount", accounts),
+        ordering_join_rate=_join_rate(routed, *_ORDERING, accounts),
+        beneficiary_join_rate=_join_rate(routed, *_BENEFICIARY, accounts),
+        last_leg_beneficiary_join_rate=_join_rate(last_legs, *_BENEFICIARY, accounts),
         institutions_without_accounts=_institutions_without_accounts(transactions, accounts),
         notes=tuple(note for report in reports for note in report.notes()),
     )

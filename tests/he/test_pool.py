@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -53,6 +55,27 @@ def test_the_death_of_a_worker_is_a_clear_error_and_the_pool_goes_on():
         with pytest.raises(WorkerError, match="worker process died"):
             list(pool.map(die, [1]))
         assert list(pool.map(double, [1])) == [2]
+
+
+# Prints from its only worker, whose standard output stays open as long as the worker lives.
+_KILLED_PARENT = """
+import os, signal
+from pv4fad.he.pool import WorkerPool
+if __name__ == "__main__":
+    print(*WorkerPool(1).map(len, ["job"]), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(_KILLED_PARENT)
+    # Returns once nobody holds the pipe any more; an orphan would hold it forever.
+    result = subprocess.run(
+        [sys.executable, script], stdout=subprocess.PIPE, text=True, check=False, timeout=60
+    )
+    assert result.stdout == "3\n"
+    assert result.returncode == -signal.SIGKILL
 
 
 def test_negative_workers_are_refused():

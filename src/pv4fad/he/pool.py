@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from threading import Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -78,7 +79,9 @@ class WorkerPool:
     def _started(self) -> ProcessPoolExecutor:
         if self._executor is None:
             spawn = multiprocessing.get_context("spawn")
-            self._executor = ProcessPoolExecutor(self.n_workers, mp_context=spawn)
+            self._executor = ProcessPoolExecutor(
+                self.n_workers, mp_context=spawn, initializer=_end_with_parent
+            )
         return self._executor
 
     def close(self) -> None:
@@ -110,6 +113,18 @@ def peak_memory_bytes() -> int:
     """The largest resident size of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for jobs forever, and keep its memory."""
+    parent = multiprocessing.parent_process()
+
+    def wait_and_exit() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait_and_exit, daemon=True).start()
 
 
 def _measured(function: Callable[[Job], Result], job: Job) -> tuple[Result, int, float, int]:

@@ -126,8 +126,8 @@ class Store(ABC):
     def reply_to(self, message_id: str, request_digest: bytes) -> list[bytes] | None:
         """The stored replies to a message that came before; None if it is new.
 
-        The same id with other content raises `OrderError`, and so does a message whose replies
-        have been acknowledged.
+        The same id with other content raises `OrderError`.  To a message whose replies have been
+        acknowledged there is nothing more to say: none.
         """
         head = self.get(_reply_head(message_id))
         if head is None:
@@ -135,9 +135,7 @@ class Store(ABC):
         entry = json.loads(head)
         if entry["request"] != request_digest.hex():
             raise OrderError(f"message {message_id} came before with other content")
-        if entry["replies"] is None:
-            raise OrderError(f"message {message_id} was answered and the answer acknowledged")
-        return self._replies(message_id, entry["replies"])
+        return self._replies(message_id, entry["replies"] or 0)
 
     def unacknowledged(self) -> list[bytes]:
         """What to send again after a crash: all replies that have not been acknowledged, in the

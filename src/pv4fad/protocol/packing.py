@@ -11,6 +11,7 @@ tree.  Everything here follows from the public layout.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ class Lane:
     blocks: tuple[int, ...]  # the share blocks that any of the trees touches
 
 
+@lru_cache(maxsize=64)
 def lanes(layout: TableLayout, degree: int) -> tuple[Lane, ...]:
     """The lanes of a table: each tree goes to the first lane with room for it."""
     trees: list[list[int]] = []

@@ -34,7 +34,18 @@ LOG2_LAYERS = -40.0  # a bin of a bank holds more accounts than were planned for
 LOG2_DISTANCE = -30.0  # everything sanitised in a run, from uniform
 LOG2_FALSE_MATCH = -20.0  # two different accounts pass for one, anywhere in a run
 
+PAYMENT_NETWORK = "payment-network"
+AGGREGATOR = "aggregator"
+BROADCAST = "broadcast"  # the table that all banks get
+_TAKEN_NAMES = {PAYMENT_NETWORK, AGGREGATOR, BROADCAST}
+
 _MESSAGE_BYTES = 100 * 2**20  # of ciphertexts in one message, about
+# A proposal comes from another party: no more work and memory than this follows from it.
+_MOST_ACCOUNTS = 10**9
+_MOST_BLOCKS = 2**12
+_MOST_TREES = 2**10
+_MOST_LEAVES = 2**20
+_MOST_ATOMS = 2**10
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Mode = Literal["sealed", "released"]
@@ -55,12 +66,12 @@ class RunParameters(ValidatedModel):
     """What all parties know about a run."""
 
     run_id: Name
-    banks: dict[Name, int] = Field(min_length=1)
+    banks: dict[Name, Annotated[int, Field(ge=1, le=_MOST_ACCOUNTS)]] = Field(min_length=1)
     """The banks that take part, with the number of accounts each declares at most to hold."""
     tables: tuple[TablePlan, ...] = Field(min_length=1)
     atoms: AtomSchema
     sizes: PublicSizes
-    bound: int = Field(ge=1)
+    bound: int = Field(ge=1, le=10**6)
     """Most weight that one account contributes to all sums together."""
     epsilon: str
     """The privacy loss of this run, exact; `none` switches the noise off."""
@@ -76,16 +87,19 @@ class RunParameters(ValidatedModel):
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     @classmethod
-    def from_json(cls, text: str) -> RunParameters:
+    def from_json(cls, text: str | bytes) -> RunParameters:
         """Parameters as another party sent them, checked; ParameterError if they do not fit."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise ParameterError(f"run parameters: {error.errors()[0]['msg']}") from None
+            problem = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in problem["loc"])
+            raise ParameterError(f"run parameters: {where}: {problem['msg']}") from None
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunParameters:
         self._check_names()
+        self._check_sizes()
         if (self.epsilon == "none") != (self.noise == "none"):
             raise ParameterError("epsilon is none exactly if the noise is none")
         if parse_epsilon(self.epsilon) == 0:
@@ -121,6 +135,27 @@ class RunParameters(ValidatedModel):
                 raise ParameterError(f"table {plan.table_id} goes to a bank that takes no part")
             if not plan.broadcast and len(plan.banks) != 1:
                 raise ParameterError(f"table {plan.table_id} is routed, but goes to several banks")
+        for bank in self.banks:
+            if bank in _TAKEN_NAMES:
+                raise ParameterError(f"banks: {bank} cannot be the name of a bank")
+            if not self.tables_of(bank):
+                raise ParameterError(f"tables: bank {bank} gets none, so it could not add noise")
+
+    def _check_sizes(self) -> None:
+        sizes, degree = self.sizes, match_ring(PLAIN_MODULI[0]).degree
+        for name, value, most in (
+            ("n_trees", sizes.n_trees, _MOST_TREES),
+            ("groups_per_tree", sizes.n_leaves, _MOST_LEAVES),
+            ("n_atoms", sizes.n_atoms, _MOST_ATOMS),
+            ("n_distinct_sets", sizes.n_distinct_sets, _MOST_LEAVES),
+            ("n_blocks", max(plan.layout.n_blocks for plan in self.tables), _MOST_BLOCKS),
+        ):
+            if value > most:
+                raise ParameterError(f"{name}: {value} is more than the {most} that are supported")
+        if any(plan.layout.block_size != degree for plan in self.tables):
+            raise ParameterError(
+                f"block_size: a block of bins fills a ciphertext of {degree} slots"
+            )
 
     # Privacy.
 
@@ -194,8 +229,11 @@ class RunParameters(ValidatedModel):
         """The static noise bound of every circuit of the run."""
         match, share = Ring.of(self.match_ring), Ring.of(self.share_ring)
         layers = max(self.max_layers(plan) for plan in self.tables)
-        blocks = max(plan.layout.n_bins // share.degree for plan in self.tables)
-        terms = max(blocks, self.sizes.n_distinct_sets) * self.sizes.n_atoms
+        # Each tree of a lane multiplies shares by its own integers, also where it shares a block.
+        products = max(
+            len(lane.trees) * len(lane.blocks) for plan in self.tables for lane in self.lanes(plan)
+        )
+        terms = max(products, self.sizes.n_distinct_sets) * self.sizes.n_atoms
         return {
             "match": match_bound(match, self.code.length, self.code.weight, layers),
             "compare": compare_bound(match, len(digit_bases(self.plain_modulus)), DIGIT_BASE),

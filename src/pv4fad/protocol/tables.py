@@ -18,9 +18,8 @@ from pv4fad.errors import DataError
 from pv4fad.hashing.identity import KEY_SEPARATOR
 from pv4fad.hashing.keyed import hash_accounts, reduce_words, tree_of
 from pv4fad.hashing.table_size import TableLayout
-from pv4fad.protocol.parameters import TablePlan
+from pv4fad.protocol.parameters import BROADCAST, TablePlan
 
-BROADCAST = "broadcast"
 AccountKey = tuple[str | None, str]
 """BIC8 of the bank, or None if it is unknown, and the bare canonical id."""
 

@@ -189,8 +189,13 @@ def decode(data: bytes, limits: Mapping[str, int] | None = None) -> Message:
 
 def message_id(message: Message) -> str:
     """What a repeat of this message has in common with it; starts with the run, then the table."""
-    a = message.address
-    path = (a.run_id, a.table_id, a.epoch, message.kind, a.index, a.sender, a.receiver)
+    return id_of(type(message), message.address)
+
+
+def id_of(kind: type[Message], address: Address) -> str:
+    """The id that a message of this kind has at this address."""
+    a = address
+    path = (a.run_id, a.table_id, a.epoch, kind.kind, a.index, a.sender, a.receiver)
     return "/".join(map(str, path))
 
 

@@ -15,13 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pv4fad.hashing.keyed import new_hash_key
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.payment_network import PaymentNetwork, TrainingInput
+from pv4fad.parties.scoring_tables import ScoringInput
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text
 from pv4fad.protocol.parameters import Mode, NoiseMode, RunParameters
-from pv4fad.protocol.tables import padded, plan_tables
+from pv4fad.protocol.tables import TableAccounts, padded, plan_tables
 from pv4fad.randomness import secret_bytes
 from pv4fad.transport.in_process import InProcessTransport, Observer
 
@@ -40,6 +44,26 @@ class Federation:
         """Propose a run and carry it through."""
         self._transport(observer).deliver(self.payment_network.propose(parameters, data))
 
+    def rematch(
+        self,
+        parameters: RunParameters,
+        tables: Mapping[str, TableAccounts],
+        *,
+        replace: bool,
+        observer: Observer | None = None,
+    ) -> None:
+        """A further match for a trained model: more tables, or all of them anew (`replace`)."""
+        proposals = self.payment_network.rematch(parameters, tables, replace=replace)
+        self._transport(observer).deliver(proposals)
+
+    def score(
+        self, run_id: str, data: ScoringInput, observer: Observer | None = None
+    ) -> NDArray[np.int64]:
+        """The vote total of each side of each transaction, (transactions, 2)."""
+        batch, queries = self.payment_network.score(run_id, data)
+        self._transport(observer).deliver(queries)
+        return self.payment_network.votes(run_id, batch)
+
     def resume(self, observer: Observer | None = None) -> None:
         """Carry on after a crash: everybody sends again what may not have arrived."""
         parties = (self.payment_network, *self.banks, self.aggregator)
@@ -50,6 +74,28 @@ class Federation:
     def _transport(self, observer: Observer | None) -> InProcessTransport:
         parties = (self.payment_network, *self.banks, self.aggregator)
         return InProcessTransport({party.name: party for party in parties}, observer)
+
+
+def match_parameters(
+    model: RunParameters,
+    tables: Mapping[str, TableAccounts],
+    bank_accounts: Mapping[str, int],
+    epoch: int,
+) -> tuple[RunParameters, dict[str, TableAccounts]]:
+    """The parameters of a further match for a model, and its tables under their new names."""
+    named = {f"{table_id}@{epoch}": accounts for table_id, accounts in tables.items()}
+    plans = plan_tables(tables, list(model.banks), model.sizes.n_trees)
+    parameters = RunParameters(
+        **model.model_dump(exclude={"tables", "banks", "hash_key", "purpose", "model_modulus"}),
+        banks={bank: padded(n) for bank, n in bank_accounts.items()},
+        tables=tuple(
+            plan.model_copy(update={"table_id": f"{plan.table_id}@{epoch}"}) for plan in plans
+        ),
+        hash_key=new_hash_key(),
+        purpose="matching",
+        model_modulus=model.plain_modulus,
+    )
+    return parameters, named
 
 
 def run_parameters(

@@ -19,6 +19,7 @@ from pv4fad.parties.bank import Bank, BankRecords
 from pv4fad.parties.identity import Identity
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.payment_network import PaymentNetwork, TrainingInput
+from pv4fad.parties.scoring_tables import ScoringInput
 from pv4fad.parties.store import MemoryStore
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import set_limit
@@ -181,3 +182,11 @@ def _records(case: Case, bank: int) -> BankRecords:
         np.array([atoms for _, atoms in mine], np.int16).reshape(len(mine), n_families),
         f"version 1 of {bank_name(bank)}",
     )
+
+
+def scoring_input(world: World, case: Case) -> ScoringInput:
+    """Transactions of a case to score with the world's model."""
+    bic_of = {UNKNOWN: None, OUTSIDER: OUTSIDER_BIC} | dict(enumerate(BICS))
+    used, key_of = np.unique(case.accounts.key_of, return_inverse=True)
+    keys = [(bic_of[case.keys[k][0]], bare_id(case.keys[k][1])) for k in used]
+    return ScoringInput(case.codes, keys, key_of.reshape(-1, 2))

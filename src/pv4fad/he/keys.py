@@ -158,6 +158,20 @@ class Evaluator:
                 self._seal.add_inplace(into, product)
         return into
 
+    def prepare(self, values: NDArray[Any], n_primes: int) -> Plaintext:
+        """Plain slots, ready to be multiplied several times at one level; not all zero."""
+        return self._seal.transform_to_ntt(self.ring.encode(values), self.ring.parms_id(n_primes))
+
+    def add_prepared(
+        self, into: Ciphertext | None, ciphertext: Ciphertext, prepared: Plaintext
+    ) -> Ciphertext:
+        """into + ciphertext · prepared slots."""
+        product = self._seal.multiply_plain(ciphertext, prepared)
+        if into is None:
+            return product
+        self._seal.add_inplace(into, product)
+        return into
+
     def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
         """left · right, relinearised and switched one prime down."""
         return self._relinearised(self._seal.multiply(left, right))

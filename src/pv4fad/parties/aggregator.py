@@ -41,7 +41,8 @@ from pv4fad.protocol.messages import (
     SharedLabels,
 )
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.wire import Message, message_id
+from pv4fad.protocol.scoring_messages import ScoreReply
+from pv4fad.protocol.wire import Address, Message, message_id
 from pv4fad.randomness import secret_residues
 
 
@@ -73,6 +74,8 @@ class Aggregator(Party):
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
         run = RunRecords(tx, message.address.run_id)
         match run.stage(_STAGES), message:
+            case Finished(), ScoreReply():
+                return self._add_scores(message, run)
             case None, RunProposal():
                 return self._join(message, run)
             case Collecting(received), NoisySums():
@@ -151,6 +154,37 @@ class Aggregator(Party):
             LabelMasks(self._address(receiver, message.address), np.concatenate(masks))
             for receiver in receivers
         ]
+
+    def _add_scores(self, message: ScoreReply, run: RunRecords) -> Iterable[Message]:
+        """Answers about a broadcast table: only their sum goes on, once all banks are in."""
+        parameters, here = run.parameters(), message.address
+        name = f"scores/{here.epoch}/{here.table_id}/{here.index}"
+        received: list[str] = run.find_json(f"{name}/received", [])
+        t = np.uint64(parameters.plain_modulus)
+        expect(
+            here.sender in parameters.banks and here.sender not in received,
+            message,
+            "not expected from it",
+        )
+        so_far = run.find_arrays(f"{name}/sum")
+        expect(
+            so_far is None or so_far["r"].shape == message.residues.shape,
+            message,
+            "not as many values as another bank sent",
+        )
+        expect_residues(message, message.residues, message.residues.size, int(t))
+        total = message.residues if so_far is None else (so_far["r"] + message.residues) % t
+        received = [*received, here.sender]
+        run.put_json(f"{name}/received", received)
+        if len(received) < len(parameters.banks):
+            run.put_arrays(f"{name}/sum", r=total)
+            return []
+        run.delete(f"{name}/sum")
+        return [ScoreReply(_address_of_sum(here), total)]
+
+
+def _address_of_sum(a: Address) -> Address:
+    return Address(a.receiver, PAYMENT_NETWORK, a.run_id, a.table_id, a.epoch, a.index)
 
 
 def _public_key(parameters: RunParameters, run: RunRecords) -> PublicKey:

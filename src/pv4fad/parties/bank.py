@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.errors import ParameterError
+from pv4fad.errors import OrderError, ParameterError
 from pv4fad.hashing.keyed import hash_accounts, tree_of
 from pv4fad.hashing.layers import BankLayers
-from pv4fad.he.keys import PublicKey, SecretKey, generate_keys
+from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
 from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY, BankScoring
 from pv4fad.parties.identity import Identity, PublicIdentity
 from pv4fad.parties.party import (
     AGGREGATOR,
@@ -48,7 +49,8 @@ from pv4fad.protocol.messages import (
     Roster,
     RunProposal,
 )
-from pv4fad.protocol.parameters import RunParameters, TablePlan
+from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
+from pv4fad.protocol.scoring_messages import BlindedSetShares, LabelRequest, ScoreQuery
 from pv4fad.protocol.wire import Message, message_id
 
 UNIT = "one account record at one bank, added, removed or changed"
@@ -77,6 +79,11 @@ class Matching:
 
 
 @dataclass(frozen=True)
+class Matched:
+    """A match after training is complete: its tables can be scored."""
+
+
+@dataclass(frozen=True)
 class Counting:
     """`done` messages with masked products added up."""
 
@@ -93,7 +100,7 @@ class Trained:
     """The model exists; in sealed mode this bank holds its share of the labels."""
 
 
-_STAGES = stages(Joined, Matching, Counting, Released, Trained)
+_STAGES = stages(Joined, Matching, Matched, Counting, Released, Trained)
 
 
 class Bank(Party):
@@ -108,22 +115,31 @@ class Bank(Party):
         records: BankRecords,
         identity: Identity,
         signing_keys: Mapping[str, bytes],
+        layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
     ) -> None:
         """`signing_keys`: the Ed25519 key of every bank, known from elsewhere than the run."""
         super().__init__(name, store, pool)
         self._records = records
         self._identity = identity
         self._signing_keys = dict(signing_keys)
+        self._scoring = BankScoring(name, pool, identity.pairwise, layers_per_day)
         self._tables: dict[tuple[str, str], _BankTable] = {}
 
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
-        run = RunRecords(tx, message.address.run_id)
+        training = RunRecords(tx, message.address.run_id)
+        is_query = isinstance(message, BlindedSetShares | LabelRequest | ScoreQuery)
+        run = training if is_query else training.of_epoch(message.address.epoch)
         stage = run.stage(_STAGES)
         if stage is not None and message.address.sender == PAYMENT_NETWORK:
             acknowledge_previous(run, tx, PAYMENT_NETWORK, message)
         match stage, message:
-            case None, RunProposal():
+            case None, RunProposal() if message.address.epoch == 0:
                 return self._join(message, run, tx)
+            case None, RunProposal():
+                return self._rejoin(message, run, training)
+            case Trained() | Released(), BlindedSetShares() | LabelRequest() | ScoreQuery():
+                self._require_model(stage, training)
+                return self._scoring.answer(message, training)
             case Joined(), Roster():
                 return self._meet(message, run)
             case Matching(done), EncryptedTable():
@@ -138,7 +154,47 @@ class Bank(Party):
     # Row 0: parameters and keys.
 
     def _join(self, message: RunProposal, run: RunRecords, tx: Transaction) -> Iterable[Message]:
+        parameters = self._checked_parameters(message)
+        expect(parameters.purpose == "training", message, "a match without a model to score")
+        # Better refused now than after the match; nothing is spent before the release.
+        require_affordable(tx, self._expense(parameters))
+        keys = generate_keys(parameters.share_ring, relinearisation=False)
+        run.put_arrays("sums", q=np.zeros(parameters.sizes.n_sums, np.uint64))
+        run.put_stage(Joined())
+        return [self._keys(message, parameters, run, keys)]
+
+    def _rejoin(
+        self, message: RunProposal, run: RunRecords, training: RunRecords
+    ) -> Iterable[Message]:
+        """A further match for a trained model: more tables, or all of them with new keys."""
+        self._require_model(training.stage(_STAGES), training)
+        parameters, model = self._checked_parameters(message), training.parameters()
+        same = {"atoms", "sizes", "mode", "code"}
+        expect(
+            parameters.purpose == "matching"
+            and parameters.plain_modulus == model.plain_modulus
+            and list(parameters.banks) == list(model.banks)
+            and all(getattr(parameters, name) == getattr(model, name) for name in same)
+            and all(table_epoch(p.table_id) == message.address.epoch for p in parameters.tables),
+            message,
+            "a match that does not belong to the model",
+        )
+        # New keys of the payment network are the sign to renew one's own as well.
+        before = training.of_epoch(training.find_json("key epoch", 0))
+        if before.get("public key") == message.public_key:
+            keys = KeyPair(
+                SecretKey(parameters.share_ring, before.get("own secret key")),
+                PublicKey(parameters.share_ring, before.get("own public key")),
+            )
+        else:
+            keys = generate_keys(parameters.share_ring, relinearisation=False)
+            training.put_json("key epoch", message.address.epoch)
+        run.put_stage(Matching(0))
+        return [self._keys(message, parameters, run, keys)]
+
+    def _checked_parameters(self, message: RunProposal) -> RunParameters:
         parameters = RunParameters.from_json(message.parameters)
+        expect(message.address.sender == PAYMENT_NETWORK, message, "not from the payment network")
         expect(parameters.run_id == message.address.run_id, message, "parameters of another run")
         expect(self.name in parameters.banks, message, "this bank takes no part")
         declared = parameters.banks[self.name]
@@ -147,19 +203,26 @@ class Bank(Party):
                 f"{self.name} holds more accounts than the {declared} declared for it: "
                 "declare more bank accounts"
             )
-        # Better refused now than after the match; nothing is spent before the release.
-        require_affordable(tx, self._expense(parameters))
+        return parameters
+
+    def _keys(
+        self, message: RunProposal, parameters: RunParameters, run: RunRecords, keys: KeyPair
+    ) -> BankKeys:
         public = PublicKey(parameters.match_ring, message.public_key, message.relinearisation_key)
         public.require_valid()
-        keys = generate_keys(parameters.share_ring, relinearisation=False)
         run.put("parameters", message.parameters.encode())
         run.put("public key", message.public_key)
         run.put("relinearisation key", message.relinearisation_key)
         run.put("own secret key", keys.secret.data)
-        run.put_arrays("sums", q=np.zeros(parameters.sizes.n_sums, np.uint64))
-        run.put_stage(Joined())
+        run.put("own public key", keys.public.data)
         address = self._address(PAYMENT_NETWORK, message.address)
-        return [BankKeys(address, keys.public.data, self._identity.public().to_bytes())]
+        return BankKeys(address, keys.public.data, self._identity.public().to_bytes())
+
+    def _require_model(self, stage: Trained | Released | None, training: RunRecords) -> None:
+        """A model exists: this bank holds its label share, or the labels are released."""
+        released = isinstance(stage, Released) and training.parameters().mode == "released"
+        if not (isinstance(stage, Trained) or released):
+            raise OrderError(f"{self.name}: this run has no model yet")
 
     def _meet(self, message: Roster, run: RunRecords) -> Iterable[Message]:
         """The other banks' X25519 keys, each signed by the bank that is known by that name."""
@@ -216,8 +279,10 @@ class Bank(Party):
         for one in self.pool.map(blind_indicators, blind_jobs):
             indicators += one.blinded
             shares += one.encrypted_shares
-        finished = done + 1 == len(steps)
-        run.put_stage(Counting(0) if finished else Matching(done + 1))
+        if done + 1 < len(steps):
+            run.put_stage(Matching(done + 1))
+        else:
+            run.put_stage(Counting(0) if parameters.purpose == "training" else Matched())
         address = self._address(PAYMENT_NETWORK, here, plan.table_id, chunk)
         return [BlindedIndicators(address, tuple(indicators), tuple(shares))]
 

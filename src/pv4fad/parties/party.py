@@ -64,11 +64,19 @@ class Party(ABC):
 
 
 class RunRecords:
-    """A party's records of one run, by short names; reads and writes inside a transaction."""
+    """A party's records of one run, by short names; reads and writes inside a transaction.
 
-    def __init__(self, tx: Transaction, run_id: str) -> None:
+    Epoch 0 is training; every later match of the same model has an epoch of its own.
+    """
+
+    def __init__(self, tx: Transaction, run_id: str, epoch: int = 0) -> None:
         self._tx = tx
-        self._prefix = f"run/{run_id}/"
+        self._run_id = run_id
+        self._prefix = f"run/{run_id}/" + (f"epoch/{epoch}/" if epoch else "")
+
+    def of_epoch(self, epoch: int) -> RunRecords:
+        """The records of another epoch of the same run."""
+        return RunRecords(self._tx, self._run_id, epoch)
 
     def get(self, name: str) -> bytes:
         """A record that must be there."""
@@ -83,6 +91,9 @@ class RunRecords:
 
     def put(self, name: str, value: bytes) -> None:
         self._tx.put(self._prefix + name, value)
+
+    def delete(self, name: str) -> None:
+        self._tx.delete(self._prefix + name)
 
     def put_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
         """Several arrays as one record."""
@@ -100,6 +111,15 @@ class RunRecords:
 
     def get_json(self, name: str) -> Any:
         return json.loads(self.get(name))
+
+    def find_json(self, name: str, otherwise: Any) -> Any:
+        """A record that may be there, or what to take otherwise."""
+        raw = self.find(name)
+        return otherwise if raw is None else json.loads(raw)
+
+    def find_arrays(self, name: str) -> dict[str, NDArray[Any]] | None:
+        """The arrays of a record that may be there."""
+        return None if self.find(name) is None else self.get_arrays(name)
 
     def parameters(self) -> RunParameters:
         """The run's parameters, or an error if this party knows no such run."""

@@ -9,9 +9,8 @@ tables, then the masked products; at most `banks_at_once` chains are under way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
 from pv4fad.he.pool import WorkerPool
 from pv4fad.he.ring import Ring
 from pv4fad.parties.identity import PublicIdentity
+from pv4fad.parties.network_scoring import NetworkScoring, Scored, Scoring
 from pv4fad.parties.party import (
     AGGREGATOR,
     PAYMENT_NETWORK,
@@ -37,6 +37,7 @@ from pv4fad.parties.party import (
     out_of_order,
     stages,
 )
+from pv4fad.parties.scoring_tables import ScoringInput, ShareBlocks
 from pv4fad.parties.store import Store, Transaction
 from pv4fad.protocol.compare import DigitsJob, digit_bases, digits, encrypt_digit
 from pv4fad.protocol.count import ProductsJob, SparseSum, masked_products, own_share
@@ -56,8 +57,9 @@ from pv4fad.protocol.messages import (
     SharedLabels,
 )
 from pv4fad.protocol.packing import Lane
-from pv4fad.protocol.parameters import RunParameters, TablePlan
-from pv4fad.protocol.tables import TableAccounts
+from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
+from pv4fad.protocol.scoring_messages import EncryptedLabels, ScoreReply, SetSharesOpened
+from pv4fad.protocol.tables import AccountKey, TableAccounts
 from pv4fad.protocol.wire import Address, Message, encode
 
 _BATCH = 16  # ciphertexts of one worker's job
@@ -88,6 +90,11 @@ class Running:
 
 
 @dataclass(frozen=True)
+class Matched:
+    """A match after training is complete."""
+
+
+@dataclass(frozen=True)
 class Comparing:
     """`done` blocks of labels received."""
 
@@ -104,7 +111,7 @@ class Trained:
     """The model exists."""
 
 
-_STAGES = stages(Proposed, Running, Comparing, Revealing, Trained)
+_STAGES = stages(Proposed, Running, Matched, Comparing, Revealing, Trained, Scoring, Scored)
 
 
 class PaymentNetwork(Party):
@@ -113,10 +120,10 @@ class PaymentNetwork(Party):
     def __init__(self, store: Store, pool: WorkerPool, banks_at_once: int = 1) -> None:
         super().__init__(PAYMENT_NETWORK, store, pool)
         self._banks_at_once = banks_at_once
+        self._scoring = NetworkScoring(pool, banks_at_once)
 
     def propose(self, parameters: RunParameters, data: TrainingInput) -> list[bytes]:
         """Begin a run: everything it needs goes into the store, the proposal to all others."""
-        address = Address(self.name, self.name, parameters.run_id)
         with self.store.transaction() as tx:
             run = RunRecords(tx, parameters.run_id)
             if run.stage(_STAGES) is not None:
@@ -124,8 +131,6 @@ class PaymentNetwork(Party):
                     f"run {parameters.run_id} exists already; run ids are never reused"
                 )
             keys = generate_keys(parameters.match_ring, relinearisation=True)
-            run.put("parameters", parameters.model_dump_json().encode())
-            run.put("secret key", keys.secret.data)
             run.put_json("forest", to_document(data.forest))
             counts = data.counts
             run.put_arrays(
@@ -136,27 +141,126 @@ class PaymentNetwork(Party):
                 n_path=counts.n_path,
             )
             run.put_arrays("green labels", labels=data.green_labels)
-            for plan in parameters.tables:
-                self._place(parameters, plan, data.tables[plan.table_id], run)
             shape = (parameters.sizes.n_groups, parameters.sizes.n_sets)
             run.put_arrays("sums", p=np.zeros(shape, np.uint64))
-            run.put_stage(Proposed([]))
-            replies = [
-                encode(self._proposal(receiver, parameters, keys, address))
-                for receiver in (AGGREGATOR, *parameters.banks)
-            ]
-            tx.record_reply(f"{parameters.run_id}/propose", b"", replies)
-        return replies
+            run.put_json("matches", [0])
+            run.put_json("last epoch", 0)
+            return self._propose_match(parameters, keys, data.tables, 0, tx)
 
-    def _proposal(
-        self, receiver: str, parameters: RunParameters, keys: KeyPair, address: Address
-    ) -> RunProposal:
-        return RunProposal(
-            self._address(receiver, address),
-            parameters.model_dump_json(),
-            keys.public.data,
-            keys.public.relinearisation or b"",
-        )
+    def rematch(
+        self,
+        parameters: RunParameters,
+        tables: Mapping[str, TableAccounts],
+        *,
+        replace: bool,
+    ) -> list[bytes]:
+        """A further match for a trained model.
+
+        `replace` makes the join anew, with new keys everywhere, because bank records or keys have
+        changed; otherwise its tables ('delta') are added to those that exist.
+        """
+        with self.store.transaction() as tx:
+            training = RunRecords(tx, parameters.run_id)
+            self._require_model(training)
+            epoch = _new_epoch(training)
+            if any(table_epoch(plan.table_id) != epoch for plan in parameters.tables):
+                raise OrderError(f"the tables of match {epoch} must be named for it")
+            if replace:
+                keys = generate_keys(parameters.match_ring, relinearisation=True)
+            else:
+                before = training.of_epoch(training.find_json("key epoch", 0))
+                keys = KeyPair(
+                    SecretKey(parameters.match_ring, before.get("secret key")),
+                    PublicKey(
+                        parameters.match_ring,
+                        before.get("public key"),
+                        before.get("relinearisation key"),
+                    ),
+                )
+            training.of_epoch(epoch).put_json("replaces", replace)
+            return self._propose_match(parameters, keys, tables, epoch, tx)
+
+    def next_epoch(self, run_id: str) -> int:
+        """The number that the next match or batch of a run will have."""
+        with self.store.transaction() as tx:
+            return _last_epoch(RunRecords(tx, run_id)) + 1
+
+    def score(self, run_id: str, data: ScoringInput) -> tuple[int, list[bytes]]:
+        """Begin to score a batch: its number, and the first queries."""
+        with self.store.transaction() as tx:
+            training = RunRecords(tx, run_id)
+            self._require_model(training)
+            epoch = _new_epoch(training)
+            address = Address(self.name, self.name, run_id, "", epoch)
+            messages = self._scoring.begin(data, training, training.of_epoch(epoch), address)
+            queries = [encode(one) for one in messages]
+            tx.record_reply(f"{run_id}/score/{epoch}", b"", queries)
+        return epoch, queries
+
+    def votes(self, run_id: str, batch: int) -> NDArray[np.int64]:
+        """The vote total of each side of each transaction of a batch, (transactions, 2)."""
+        with self.store.transaction() as tx:
+            training = RunRecords(tx, run_id)
+            stage = training.of_epoch(batch).stage(_STAGES)
+            if not isinstance(stage, Scored):
+                raise OrderError(f"batch {batch} of run {run_id} is not scored yet")
+            return self._scoring.votes(training, training.of_epoch(batch))
+
+    def unknown_accounts(self, run_id: str, keys: Sequence[AccountKey]) -> list[int]:
+        """The accounts that a further match has to bring in before they can be scored."""
+        with self.store.transaction() as tx:
+            return self._scoring.unknown_accounts(keys, RunRecords(tx, run_id))
+
+    def _require_model(self, training: RunRecords) -> None:
+        if not isinstance(training.stage(_STAGES), Trained):
+            raise OrderError("this run has no model yet")
+
+    def _propose_match(
+        self,
+        parameters: RunParameters,
+        keys: KeyPair,
+        tables: Mapping[str, TableAccounts],
+        epoch: int,
+        tx: Transaction,
+    ) -> list[bytes]:
+        run = RunRecords(tx, parameters.run_id, epoch)
+        text = parameters.model_dump_json()
+        run.put("parameters", text.encode())
+        run.put("secret key", keys.secret.data)
+        run.put("public key", keys.public.data)
+        run.put("relinearisation key", keys.public.relinearisation or b"")
+        for plan in parameters.tables:
+            self._place(parameters, plan, tables[plan.table_id], run)
+        run.put_stage(Proposed([]))
+        address = Address(self.name, self.name, parameters.run_id, "", epoch)
+        proposals = [
+            encode(
+                RunProposal(
+                    self._address(receiver, address),
+                    text,
+                    keys.public.data,
+                    keys.public.relinearisation or b"",
+                )
+            )
+            for receiver in self._partners(parameters)
+        ]
+        tx.record_reply(f"{parameters.run_id}/propose/{epoch}", b"", proposals)
+        return proposals
+
+    def _partners(self, parameters: RunParameters) -> list[str]:
+        """Who is proposed a match: the aggregator knows the run from training."""
+        others = [AGGREGATOR] if parameters.purpose == "training" else []
+        return [*others, *parameters.banks]
+
+    def _finish_match(self, address: Address, run: RunRecords) -> None:
+        """The tables of this match are now the ones to score with, or are among them."""
+        training = run.of_epoch(0)
+        if run.get_json("replaces"):
+            training.put_json("matches", [address.epoch])
+            training.put_json("key epoch", address.epoch)
+        else:
+            training.put_json("matches", [*training.get_json("matches"), address.epoch])
+        run.put_stage(Matched())
 
     def _place(
         self, parameters: RunParameters, plan: TablePlan, accounts: TableAccounts, run: RunRecords
@@ -166,6 +270,8 @@ class PaymentNetwork(Party):
         placement = place(hashes, accounts.trees, plan.layout)
         words = np.zeros(plan.layout.n_bins, np.uint64)
         words[placement.bin_of_account] = parameters.code.encode(hashes.tags)
+        # Ids are canonical: there is no white space in them.
+        run.put(f"ids/{plan.table_id}", b"\n".join(accounts.ids))
         run.put_arrays(
             f"table/{plan.table_id}",
             words=words,
@@ -174,7 +280,7 @@ class PaymentNetwork(Party):
         )
 
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
-        run = RunRecords(tx, message.address.run_id)
+        run = RunRecords(tx, message.address.run_id, message.address.epoch)
         match run.stage(_STAGES), message:
             case Proposed(answered), BankKeys() | Receipt():
                 return self._admit(message, run, answered)
@@ -184,10 +290,17 @@ class PaymentNetwork(Party):
                 return self._begin_comparison(message, run, answered)
             case Comparing(done), SharedLabels():
                 return self._keep_label_share(message, run, done)
+            case (
+                Scoring() as stage,
+                ScoreReply() | EncryptedLabels() | SetSharesOpened() | Receipt(),
+            ):
+                if message.address.sender != AGGREGATOR:
+                    acknowledge_previous(run, tx, message.address.sender, message)
+                return self._scoring.advance(message, run.of_epoch(0), run, stage)
             case Revealing(), LabelMasks():
                 return self._reveal_labels(message, run)
             # The last bank's receipt can be overtaken by what follows from it.
-            case Comparing() | Revealing() | Trained(), Receipt():
+            case Comparing() | Revealing() | Trained() | Scored(), Receipt():
                 return []
             case stage, _:
                 raise out_of_order(message, stage)
@@ -212,10 +325,10 @@ class PaymentNetwork(Party):
         else:
             expect(sender == AGGREGATOR, message, "a bank answers with its keys")
         answered = [*answered, sender]
-        if len(answered) < 1 + len(parameters.banks):
+        if len(answered) < len(self._partners(parameters)):
             run.put_stage(Proposed(answered))
             return []
-        begun = list(islice(parameters.banks, self._banks_at_once))
+        begun = list(parameters.banks)[: self._banks_at_once]
         run.put_stage(Running(dict.fromkeys(begun, 0)))
         return [self._step(parameters, run, bank, 0, message.address) for bank in begun]
 
@@ -234,52 +347,59 @@ class PaymentNetwork(Party):
         acknowledge_previous(run, tx, bank, message)
         answered = answered | {bank: answered[bank] + 1}
         next_steps = []
-        if answered[bank] < self._n_steps(parameters, bank):
+        if answered[bank] < len(_steps(parameters, bank)):
             next_steps.append(bank)
         else:
             waiting = [name for name in parameters.banks if name not in answered]
             next_steps += waiting[:1]
             answered |= dict.fromkeys(waiting[:1], 0)
-        run.put_stage(Running(answered))
+        if parameters.purpose == "matching" and self._all_answered(parameters, answered):
+            self._finish_match(message.address, run)
+        else:
+            run.put_stage(Running(answered))
         return [
             self._step(parameters, run, name, answered[name], message.address)
             for name in next_steps
         ]
 
-    def _n_steps(self, parameters: RunParameters, bank: str) -> int:
-        return 1 + len(parameters.match_steps(bank)) + len(parameters.count_steps(bank))
+    def _all_answered(self, parameters: RunParameters, answered: dict[str, int]) -> bool:
+        return all(
+            answered.get(bank, 0) == len(_steps(parameters, bank)) for bank in parameters.banks
+        )
 
     def _step(
-        self, parameters: RunParameters, run: RunRecords, bank: str, step: int, like: Address
+        self, parameters: RunParameters, run: RunRecords, bank: str, number: int, like: Address
     ) -> Message:
-        """A bank's chain: the roster, then the blocks of its tables, then the masked products."""
-        matches = parameters.match_steps(bank)
-        if step == 0:
+        step = _steps(parameters, bank)[number]
+        if step.plan is None:
             identities = tuple(run.get(f"bank/{name}/identity") for name in parameters.banks)
             return Roster(self._address(bank, like), identities)
-        if step <= len(matches):
-            plan, chunk = matches[step - 1]
-            planes = self._planes(parameters, plan, chunk, run)
-            return EncryptedTable(self._address(bank, like, plan.table_id, chunk), planes)
-        plan, chunk = parameters.count_steps(bank)[step - 1 - len(matches)]
-        products = self._products(parameters, plan, chunk, bank, run)
-        return MaskedProducts(self._address(bank, like, plan.table_id, chunk), products)
+        address = self._address(bank, like, step.plan.table_id, step.chunk)
+        if step.kind is EncryptedTable:
+            return EncryptedTable(address, self._planes(parameters, step.plan, step.chunk, run))
+        products = self._products(parameters, step.plan, step.chunk, bank, run)
+        return MaskedProducts(address, products)
 
     def _take_answer(
         self,
         message: BlindedIndicators | Receipt,
         parameters: RunParameters,
         run: RunRecords,
-        step: int,
+        number: int,
     ) -> None:
-        matches = parameters.match_steps(message.address.sender)
-        is_match = 1 <= step <= len(matches)
-        expect(is_match == isinstance(message, BlindedIndicators), message, "not what was asked")
-        if isinstance(message, BlindedIndicators):
-            plan, chunk = matches[step - 1]
-            here = (message.address.table_id, message.address.index)
-            expect(here == (plan.table_id, chunk), message, "not the block that was asked")
-            self._keep_shares(message, parameters, plan, chunk, run)
+        steps = _steps(parameters, message.address.sender)
+        expect(number < len(steps), message, "nothing was asked")
+        step = steps[number]
+        asked = (step.plan.table_id if step.plan else "", step.chunk)
+        wanted = BlindedIndicators if step.kind is EncryptedTable else Receipt
+        expect(
+            isinstance(message, wanted)
+            and (message.address.table_id, message.address.index) == asked,
+            message,
+            "not what was asked",
+        )
+        if isinstance(message, BlindedIndicators) and step.plan is not None:
+            self._keep_shares(message, parameters, step.plan, step.chunk, run)
 
     def _planes(
         self, parameters: RunParameters, plan: TablePlan, chunk: int, run: RunRecords
@@ -343,7 +463,7 @@ class PaymentNetwork(Party):
                 public,
                 flood,
                 lane.blocks,
-                tuple(table.encrypted_shares(block) for block in lane.blocks),
+                tuple(table.shares.of_block(block) for block in lane.blocks),
                 lane.slots,
                 sums,
             )
@@ -372,8 +492,7 @@ class PaymentNetwork(Party):
         parameters = run.parameters()
         expect(message.address.sender == AGGREGATOR, message, "not from the aggregator")
         all_sent = all(
-            answered.get(bank, 0) + 1 >= self._n_steps(parameters, bank)
-            for bank in parameters.banks
+            answered.get(bank, 0) + 1 >= len(_steps(parameters, bank)) for bank in parameters.banks
         )
         expect(all_sent, message, "not all sums have been sent")
         sizes, t = parameters.sizes, parameters.plain_modulus
@@ -426,6 +545,37 @@ class PaymentNetwork(Party):
         return []
 
 
+def _last_epoch(training: RunRecords) -> int:
+    return int(training.get_json("last epoch"))
+
+
+def _new_epoch(training: RunRecords) -> int:
+    epoch = _last_epoch(training) + 1
+    training.put_json("last epoch", epoch)
+    return epoch
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One message of a bank's chain."""
+
+    kind: type[Message]
+    plan: TablePlan | None = None
+    chunk: int = 0
+
+
+def _steps(parameters: RunParameters, bank: str) -> list[_Step]:
+    """A bank's chain: the roster, then the blocks of its tables, then the masked products."""
+    matches = [_Step(EncryptedTable, *step) for step in parameters.match_steps(bank)]
+    if parameters.purpose == "matching":
+        return matches
+    return [
+        _Step(Roster),
+        *matches,
+        *(_Step(MaskedProducts, *step) for step in parameters.count_steps(bank)),
+    ]
+
+
 @dataclass(frozen=True)
 class _CountTable:
     """One bank's table as counting needs it."""
@@ -434,16 +584,12 @@ class _CountTable:
     counts: GroupCounts = field(repr=False)
     bin_of_key: NDArray[np.int64] = field(repr=False)  # −1 for keys of other tables
     opened: NDArray[np.uint32] = field(repr=False)  # u, (atoms, bins)
-    shares: dict[int, bytes] = field(repr=False)  # E_j[s] of each block of the match ring
-    n_atoms: int
-    share_bytes: int
-    halves: int
+    shares: ShareBlocks = field(repr=False)  # E_j[s]
 
     @classmethod
     def of(
         cls, parameters: RunParameters, plan: TablePlan, bank: str, run: RunRecords
     ) -> _CountTable:
-        share = Ring.of(parameters.share_ring)
         counts = GroupCounts(**run.get_arrays("counts"))
         table = run.get_arrays(f"table/{plan.table_id}")
         n_keys = 1 + max(int(counts.key.max(initial=0)), int(table["keys"].max(initial=0)))
@@ -455,18 +601,8 @@ class _CountTable:
             counts,
             bin_of_key,
             np.concatenate([run.get_arrays(f"opened/{one}")["u"] for one in where], axis=1),
-            {block: run.get(f"shares/{one}") for block, one in enumerate(where)},
-            parameters.sizes.n_atoms,
-            share.ciphertext_bytes(parameters.share_ring.n_data_primes),
-            parameters.match_ring.degree // share.degree,
+            ShareBlocks(parameters, plan, bank, run),
         )
-
-    def encrypted_shares(self, share_block: int) -> tuple[bytes, ...]:
-        """E_j[s_k] of one block of the share ring, for each atom k."""
-        block, half = divmod(share_block, self.halves)
-        data = self.shares[block]
-        positions = [k * self.halves + half for k in range(self.n_atoms)]
-        return tuple(data[i * self.share_bytes : (i + 1) * self.share_bytes] for i in positions)
 
     def sums(self, lane: Lane, first: int, stop: int) -> tuple[tuple[SparseSum, ...], ...]:
         """Sums first..stop−1 of each tree of a lane: [sum][tree]."""

@@ -48,6 +48,7 @@ _MOST_LEAVES = 2**20
 _MOST_ATOMS = 2**10
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+TableId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@[1-9][0-9]{0,8})?$")]
 Mode = Literal["sealed", "released"]
 NoiseMode = Literal["distributed", "per-bank", "none"]
 
@@ -55,7 +56,8 @@ NoiseMode = Literal["distributed", "per-bank", "none"]
 class TablePlan(ValidatedModel):
     """One table of accounts: who gets it, how its accounts are named, where its bins are."""
 
-    table_id: Name
+    table_id: TableId
+    """Unique over all matches of a model: those after training end with @ and their epoch."""
     banks: tuple[Name, ...] = Field(min_length=1)
     broadcast: bool
     """Broadcast: bare ids, sent to all banks.  Routed: ids qualified by BIC, sent to one."""
@@ -79,6 +81,10 @@ class RunParameters(ValidatedModel):
     honest_banks: int = Field(ge=1)
     """Distributed noise: how many banks are assumed not to tell their noise to the others."""
     mode: Mode
+    purpose: Literal["training", "matching"] = "training"
+    """Matching: only the join is made anew or extended, for scoring with a trained model."""
+    model_modulus: int | None = None
+    """Matching: t of the model, because the labels are shared modulo t."""
     hash_key: bytes = Field(min_length=KEY_BYTES, max_length=KEY_BYTES, repr=False)
     """Public; drawn after the account sets are fixed."""
     code: ConstantWeightCode = ConstantWeightCode()
@@ -108,6 +114,10 @@ class RunParameters(ValidatedModel):
             raise ParameterError(
                 f"honest_banks = {self.honest_banks}, but only {len(self.banks)} banks take part"
             )
+        if (self.purpose == "matching") != (self.model_modulus is not None):
+            raise ParameterError("model_modulus is for matching, and matching needs it")
+        if self.model_modulus is not None and self.model_modulus not in PLAIN_MODULI:
+            raise ParameterError(f"model_modulus {self.model_modulus} is not one of {PLAIN_MODULI}")
         if any(plan.layout.n_trees != self.sizes.n_trees for plan in self.tables):
             raise ParameterError("n_trees of a table's layout is not that of the forest")
         if self.atoms.n_atoms != self.sizes.n_atoms:
@@ -201,6 +211,8 @@ class RunParameters(ValidatedModel):
     @cached_property
     def plain_modulus(self) -> int:
         """The smallest t that holds every noisy sum."""
+        if self.model_modulus is not None:
+            return self.model_modulus
         for modulus in PLAIN_MODULI:
             if self.largest_sum < modulus // 2:
                 return modulus
@@ -244,13 +256,21 @@ class RunParameters(ValidatedModel):
     @cached_property
     def n_sanitised(self) -> dict[str, int]:
         """How many ciphertexts of each circuit go back to their key holder in training."""
+        if self.purpose == "matching":
+            return {"match": self._n_match}
         per_tree = self.sizes.sums_per_tree
         pairs = [(plan, bank) for plan in self.tables for bank in plan.banks]
         return {
-            "match": sum(self.sizes.n_atoms * plan.layout.n_blocks for plan, _ in pairs),
+            "match": self._n_match,
             "compare": self.n_leaf_blocks,
             "linear": sum(len(self.lanes(plan)) * per_tree for plan, _ in pairs),
         }
+
+    @property
+    def _n_match(self) -> int:
+        return sum(
+            self.sizes.n_atoms * plan.layout.n_blocks * len(plan.banks) for plan in self.tables
+        )
 
     @cached_property
     def log2_distance(self) -> float:
@@ -306,6 +326,8 @@ class RunParameters(ValidatedModel):
 
     def count_steps(self, bank: str) -> list[tuple[TablePlan, int]]:
         """The messages with masked products that a bank receives, in order."""
+        if self.purpose == "matching":
+            return []
         steps = []
         for plan in self.tables_of(bank):
             chunk = 0
@@ -324,6 +346,12 @@ class RunParameters(ValidatedModel):
             if plan.table_id == table_id:
                 return plan
         raise ParameterError(f"there is no table {table_id!r} in run {self.run_id}")
+
+
+def table_epoch(table_id: str) -> int:
+    """The match that made a table: `bank01` training's, `bank01@3` that of epoch 3."""
+    _, at, epoch = table_id.partition("@")
+    return int(epoch) if at and epoch.isdigit() else 0
 
 
 def most_in_a_bin(n_accounts: int, n_bins: int) -> int:

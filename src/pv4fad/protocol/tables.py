@@ -54,12 +54,12 @@ def assign_tables(
             members[directory[bic]].append(number)
         else:
             outsiders.append(number)
-    chosen = hash_accounts([_hashed_id(keys[i]) for i in outsiders], _OUTSIDER_KEY).tags
+    chosen = hash_accounts([hashed_id(keys[i]) for i in outsiders], _OUTSIDER_KEY).tags
     for number, bank in zip(outsiders, reduce_words(chosen, len(banks)), strict=True):
         members[banks[bank]].append(number)
     return {
         table_id: TableAccounts(
-            tuple(_hashed_id(keys[i]) for i in numbers),
+            tuple(hashed_id(keys[i]) for i in numbers),
             tree_of([keys[i][1].encode() for i in numbers], n_trees),
             np.array(numbers, np.int64),
         )
@@ -94,6 +94,7 @@ def padded(n: int) -> int:
     return -(-n // step) * step
 
 
-def _hashed_id(key: AccountKey) -> bytes:
+def hashed_id(key: AccountKey) -> bytes:
+    """What is hashed for an account: `BIC8|ID`, or the bare id where the bank is unknown."""
     bic, bare = key
     return bare.encode() if bic is None else f"{bic}{KEY_SEPARATOR}{bare}".encode()

@@ -1,0 +1,186 @@
+"""How a bank answers scoring queries (protocol.md §6): it opens uniform slots, and sends them back.
+
+    BlindedSetShares → v_c opened and kept      LabelRequest → E_j[b]      ScoreQuery → R
+
+It cannot tell which slots are in use, so all it can limit is how many layers it answers for a
+table and day: that bounds how often any account can be asked about, without knowing which.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.errors import BudgetError
+from pv4fad.he.keys import SecretKey
+from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.party import (
+    AGGREGATOR,
+    PAYMENT_NETWORK,
+    RunRecords,
+    expect,
+)
+from pv4fad.privacy.pairwise import PairwiseKey, pairwise_mask
+from pv4fad.protocol.messages import Receipt
+from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
+from pv4fad.protocol.score import (
+    LabelsJob,
+    OpenSetsJob,
+    ReplyJob,
+    answer_queries,
+    encrypt_label_shares,
+    open_sets,
+)
+from pv4fad.protocol.scoring_messages import (
+    BlindedSetShares,
+    EncryptedLabels,
+    LabelRequest,
+    ScoreQuery,
+    ScoreReply,
+    SetSharesOpened,
+)
+from pv4fad.protocol.scoring_plan import ScoringPlan
+from pv4fad.protocol.wire import Address, Message, message_id
+
+DEFAULT_LAYERS_PER_DAY = 10_000
+_LABEL_BATCH = 32
+
+log = logging.getLogger("pv4fad.bank")
+
+
+@dataclass(frozen=True)
+class BankScoring:
+    """The scoring side of a bank."""
+
+    name: str
+    pool: WorkerPool
+    pairwise: PairwiseKey
+    layers_per_day: int = DEFAULT_LAYERS_PER_DAY
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
+
+    def answer(
+        self, message: BlindedSetShares | LabelRequest | ScoreQuery, training: RunRecords
+    ) -> Iterable[Message]:
+        """Answer a scoring message of a trained run."""
+        match message:
+            case BlindedSetShares():
+                return self._open_sets(message, training)
+            case LabelRequest():
+                return self._send_labels(message, training)
+            case ScoreQuery():
+                return self._score(message, training)
+
+    def _open_sets(self, message: BlindedSetShares, training: RunRecords) -> Iterable[Message]:
+        records, parameters, plan = self._table(message, training)
+        expect(parameters.mode == "sealed", message, "a released model needs no set shares")
+        n_sets, n_blocks = parameters.sizes.n_distinct_sets, _n_blocks(parameters, plan)
+        expect(
+            len(message.ciphertexts) == n_sets * n_blocks, message, "wrong number of ciphertexts"
+        )
+        secret = secret_key(records, parameters)
+        jobs = (
+            OpenSetsJob(secret, message.ciphertexts[i * n_sets : (i + 1) * n_sets])
+            for i in range(n_blocks)
+        )
+        opened = list(self.pool.map(open_sets, jobs))
+        records.put_arrays(f"opened sets/{plan.table_id}", v=np.stack(opened))
+        return [SetSharesOpened(_reply(message.address))]
+
+    def _send_labels(self, message: LabelRequest, training: RunRecords) -> Iterable[Message]:
+        records = training.of_epoch(message.key_epoch)
+        parameters = records.parameters()
+        expect(parameters.mode == "sealed", message, "a released model has no label shares")
+        chunks = ScoringPlan(parameters).leaf_chunks()
+        expect(message.address.index < len(chunks), message, "there are not so many leaves")
+        leaves = chunks[message.address.index]
+        shares = training.get_arrays("label share")["b"][leaves.start : leaves.stop]
+        secret = secret_key(records, parameters)
+        jobs = (
+            LabelsJob(secret, shares[i : i + _LABEL_BATCH])
+            for i in range(0, len(shares), _LABEL_BATCH)
+        )
+        encrypted = self.pool.map(encrypt_label_shares, jobs)
+        address = _reply(message.address)
+        return [EncryptedLabels(address, tuple(one for batch in encrypted for one in batch))]
+
+    def _score(self, message: ScoreQuery, training: RunRecords) -> Iterable[Message]:
+        """R = Z − Σ_c y_c·v_c in every slot of every layer."""
+        records, parameters, plan = self._table(message, training)
+        scoring, n_blocks = ScoringPlan(parameters), _n_blocks(parameters, plan)
+        per_slot, n_layers = scoring.queries_per_slot, message.n_layers
+        expect(n_layers >= 1, message, "no layers")
+        expect(
+            len(message.ciphertexts) == n_blocks * n_layers * per_slot,
+            message,
+            "wrong number of ciphertexts",
+        )
+        self._count_layers(message, plan, training)
+        secret = secret_key(records, parameters)
+        opened: NDArray[np.uint32] = np.zeros((n_blocks, 0, 0), np.uint32)
+        if parameters.mode == "sealed":
+            opened = records.get_arrays(f"opened sets/{plan.table_id}")["v"]
+        queries = [
+            tuple(
+                message.ciphertexts[start : start + per_slot]
+                for start in range(
+                    block * n_layers * per_slot, (block + 1) * n_layers * per_slot, per_slot
+                )
+            )
+            for block in range(n_blocks)
+        ]
+        jobs = (ReplyJob(secret, queries[i], opened[i]) for i in range(n_blocks))
+        replies = np.concatenate(list(self.pool.map(answer_queries, jobs)), axis=1)
+        residues = replies.astype(np.uint64).ravel()
+        if not plan.broadcast:
+            return [ScoreReply(_reply(message.address), residues)]
+        # Of a broadcast table nobody may see which bank answered: only the sum leaves.
+        others = {n: bytes.fromhex(key) for n, key in training.get_json("others").items()}
+        t, run_id = parameters.plain_modulus, parameters.run_id
+        context = f"score {message_id(message).rsplit('/', 1)[0]}".encode()
+        mask = pairwise_mask(self.pairwise, others, run_id, context, modulus=t, n=len(residues))
+        masked = ScoreReply(_reply(message.address, AGGREGATOR), (residues + mask) % np.uint64(t))
+        return [masked, Receipt(_reply(message.address), message_id(message))]
+
+    def _count_layers(self, message: ScoreQuery, plan: TablePlan, training: RunRecords) -> None:
+        day = self.now().date().isoformat()
+        name = f"layers answered/{plan.table_id}"
+        answered = training.find_json(name, {})
+        total = answered.get(day, 0) + message.n_layers
+        if total > self.layers_per_day:
+            raise BudgetError(
+                f"{self.name} answers at most {self.layers_per_day} layers per table and day, and "
+                f"table {plan.table_id} has had {answered.get(day, 0)}: wait, or ask the bank"
+            )
+        training.put_json(name, {day: total})
+        log.info("table %s: %d layers answered today", plan.table_id, total)
+
+    def _table(
+        self, message: Message, training: RunRecords
+    ) -> tuple[RunRecords, RunParameters, TablePlan]:
+        """The match that a table belongs to."""
+        epoch = table_epoch(message.address.table_id)
+        records = training.of_epoch(epoch)
+        parameters = records.parameters()
+        plan = parameters.table(message.address.table_id)
+        expect(self.name in plan.banks, message, "not a table of this bank")
+        return records, parameters, plan
+
+
+def secret_key(records: RunRecords, parameters: RunParameters) -> SecretKey:
+    """The bank's secret key of a match."""
+    return SecretKey(parameters.share_ring, records.get("own secret key"))
+
+
+def _n_blocks(parameters: RunParameters, plan: TablePlan) -> int:
+    return ScoringPlan(parameters).n_share_blocks(plan)
+
+
+def _reply(address: Address, receiver: str = PAYMENT_NETWORK) -> Address:
+    return Address(
+        address.receiver, receiver, address.run_id, address.table_id, address.epoch, address.index
+    )

@@ -1,0 +1,53 @@
+"""How a batch is cut into layers and messages: public sizes only (protocol.md §6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pv4fad.he.ring import Ring
+from pv4fad.protocol.parameters import RunParameters, TablePlan
+
+_MESSAGE_BYTES = 100 * 2**20  # of ciphertexts in one message, about
+
+
+@dataclass(frozen=True)
+class ScoringPlan:
+    """The shapes of all scoring messages about the tables of one match."""
+
+    parameters: RunParameters
+
+    @property
+    def queries_per_slot(self) -> int:
+        """Ciphertexts per block and layer: y of every distinct set and Z, or Z alone."""
+        sealed = self.parameters.mode == "sealed"
+        return 1 + (self.parameters.sizes.n_distinct_sets if sealed else 0)
+
+    @property
+    def flood_circuit(self) -> str:
+        """The circuit whose flood sanitises queries."""
+        return "sealed" if self.parameters.mode == "sealed" else "linear"
+
+    def n_share_blocks(self, plan: TablePlan) -> int:
+        """Blocks of the share ring in a table."""
+        return plan.layout.n_bins // self.parameters.share_ring.degree
+
+    def layer_chunks(self, plan: TablePlan, n_layers: int) -> list[range]:
+        """The layers that each message about a table carries."""
+        size = Ring.of(self.parameters.share_ring).ciphertext_bytes(1)
+        per_layer = self.n_share_blocks(plan) * self.queries_per_slot * size
+        step = max(1, _MESSAGE_BYTES // per_layer)
+        return [range(i, min(i + step, n_layers)) for i in range(0, n_layers, step)]
+
+    def leaf_chunks(self) -> list[range]:
+        """The leaves whose encrypted shares each message carries: whole groups."""
+        ring = Ring.of(self.parameters.share_ring)
+        sizes = self.parameters.sizes
+        per_group = (sizes.n_sets + 1) * ring.ciphertext_bytes(ring.parameters.n_data_primes)
+        step = max(1, _MESSAGE_BYTES // per_group) * (sizes.n_sets + 1)
+        return [range(i, min(i + step, sizes.n_leaves)) for i in range(0, sizes.n_leaves, step)]
+
+
+def padded_layers(n_layers: int) -> int:
+    """The public number of layers: 1 to 8, then a round number at most a quarter above."""
+    step = 1 << max(0, n_layers.bit_length() - 3)
+    return -(-n_layers // step) * step

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from pv4fad.hashing.keyed import new_hash_key
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.payment_network import PaymentNetwork, TrainingInput
+from pv4fad.parties.network_stages import TrainingInput
+from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.parties.scoring_tables import ScoringInput
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text
 from pv4fad.protocol.parameters import Mode, NoiseMode, RunParameters

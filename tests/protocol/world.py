@@ -15,10 +15,12 @@ from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.aggregator import Aggregator
-from pv4fad.parties.bank import Bank, BankRecords
+from pv4fad.parties.bank import Bank
+from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.identity import Identity
+from pv4fad.parties.network_stages import TrainingInput
 from pv4fad.parties.party import RunRecords
-from pv4fad.parties.payment_network import PaymentNetwork, TrainingInput
+from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.parties.scoring_tables import ScoringInput
 from pv4fad.parties.store import MemoryStore
 from pv4fad.privacy.epsilon import Epsilon

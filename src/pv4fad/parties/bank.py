@@ -7,18 +7,17 @@ uniform.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError, ParameterError
-from pv4fad.hashing.keyed import hash_accounts, tree_of
-from pv4fad.hashing.layers import BankLayers
 from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY, BankScoring
+from pv4fad.parties.bank_table import BankRecords, BankTable
 from pv4fad.parties.identity import Identity, PublicIdentity
 from pv4fad.parties.party import (
     AGGREGATOR,
@@ -54,16 +53,6 @@ from pv4fad.protocol.scoring_messages import BlindedSetShares, LabelRequest, Sco
 from pv4fad.protocol.wire import Message, message_id
 
 UNIT = "one account record at one bank, added, removed or changed"
-
-
-@dataclass(frozen=True)
-class BankRecords:
-    """A bank's accounts: id with and without BIC, and one atom per family; no id twice."""
-
-    qualified_ids: tuple[bytes, ...] = field(repr=False)
-    bare_ids: tuple[bytes, ...] = field(repr=False)
-    atoms: NDArray[np.int16] = field(repr=False)  # (accounts, families)
-    fingerprint: str  # of the version of the account file
 
 
 @dataclass(frozen=True)
@@ -123,7 +112,7 @@ class Bank(Party):
         self._identity = identity
         self._signing_keys = dict(signing_keys)
         self._scoring = BankScoring(name, pool, identity.pairwise, layers_per_day)
-        self._tables: dict[tuple[str, str], _BankTable] = {}
+        self._tables: dict[tuple[str, str], BankTable] = {}
 
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
         training = RunRecords(tx, message.address.run_id)
@@ -286,10 +275,10 @@ class Bank(Party):
         address = self._address(PAYMENT_NETWORK, here, plan.table_id, chunk)
         return [BlindedIndicators(address, tuple(indicators), tuple(shares))]
 
-    def _table(self, parameters: RunParameters, plan: TablePlan) -> _BankTable:
+    def _table(self, parameters: RunParameters, plan: TablePlan) -> BankTable:
         key = (parameters.run_id, plan.table_id)
         if key not in self._tables:
-            self._tables = {key: _BankTable.of(self._records, parameters, plan)}
+            self._tables = {key: BankTable.of(self._records, parameters, plan)}
         return self._tables[key]
 
     # Count, and the release.
@@ -375,37 +364,3 @@ class Bank(Party):
         return PublicKey(
             parameters.match_ring, run.get("public key"), run.get("relinearisation key")
         )
-
-
-@dataclass(frozen=True)
-class _BankTable:
-    """The bank's accounts hashed for one table."""
-
-    bins: BankLayers
-    words: NDArray[np.uint64] = field(repr=False)
-    atoms: NDArray[np.int16] = field(repr=False)
-
-    @classmethod
-    def of(cls, records: BankRecords, parameters: RunParameters, plan: TablePlan) -> _BankTable:
-        ids = records.bare_ids if plan.broadcast else records.qualified_ids
-        hashes = hash_accounts(ids, parameters.hash_key)
-        trees = tree_of(records.bare_ids, parameters.sizes.n_trees)
-        bins = BankLayers.of_accounts(hashes, trees, plan.layout)
-        if bins.n_layers().max() > parameters.max_layers(plan):
-            raise ParameterError(
-                f"table {plan.table_id}: a bin holds more accounts than planned (probability "
-                "2^-40): start the run again with a new hash key"
-            )
-        return cls(bins, parameters.code.encode(hashes.tags), records.atoms)
-
-    def layers(
-        self, block: int, parts: int
-    ) -> Iterable[tuple[NDArray[np.uint64], NDArray[np.int16]]]:
-        """Codewords (layers, bins) and atoms (layers, families, bins), in `parts` parts."""
-        accounts = self.bins.layers_of_block(block)
-        for some in np.array_split(accounts, parts):
-            # Account −1 reads the last row: an extra one that stands for no account.
-            words = np.append(self.words, np.uint64(0))[some]
-            none = np.full((1, self.atoms.shape[1]), -1, np.int16)
-            atoms = np.concatenate([self.atoms, none])[some]
-            yield words, np.moveaxis(atoms, 2, 1)

@@ -10,22 +10,28 @@ tables, then the masked products; at most `banks_at_once` chains are under way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError
-from pv4fad.forest.counts import GroupCounts
-from pv4fad.forest.forest_file import from_document, to_document
-from pv4fad.forest.structure import Forest
-from pv4fad.hashing.cuckoo import place
-from pv4fad.hashing.keyed import hash_accounts
+from pv4fad.forest.forest_file import to_document
 from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
 from pv4fad.he.pool import WorkerPool
-from pv4fad.he.ring import Ring
 from pv4fad.parties.identity import PublicIdentity
+from pv4fad.parties.network_count import products_of_lanes
+from pv4fad.parties.network_match import encrypted_planes, keep_shares, place_accounts
 from pv4fad.parties.network_scoring import NetworkScoring, Scored, Scoring
+from pv4fad.parties.network_stages import (
+    Comparing,
+    Matched,
+    Proposed,
+    Revealing,
+    Running,
+    Trained,
+    TrainingInput,
+)
 from pv4fad.parties.party import (
     AGGREGATOR,
     PAYMENT_NETWORK,
@@ -37,12 +43,11 @@ from pv4fad.parties.party import (
     out_of_order,
     stages,
 )
-from pv4fad.parties.scoring_tables import ScoringInput, ShareBlocks
+from pv4fad.parties.scoring_tables import ScoringInput
 from pv4fad.parties.store import Store, Transaction
 from pv4fad.protocol.compare import DigitsJob, digit_bases, digits, encrypt_digit
-from pv4fad.protocol.count import ProductsJob, SparseSum, masked_products, own_share
 from pv4fad.protocol.leaves import masked_leaves
-from pv4fad.protocol.match import OpenJob, PlanesJob, encrypt_planes, open_indicators
+from pv4fad.protocol.match import OpenJob, open_indicators
 from pv4fad.protocol.messages import (
     BankKeys,
     BlindedIndicators,
@@ -56,60 +61,10 @@ from pv4fad.protocol.messages import (
     RunProposal,
     SharedLabels,
 )
-from pv4fad.protocol.packing import Lane
 from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
 from pv4fad.protocol.scoring_messages import EncryptedLabels, ScoreReply, SetSharesOpened
 from pv4fad.protocol.tables import AccountKey, TableAccounts
 from pv4fad.protocol.wire import Address, Message, encode
-
-_BATCH = 16  # ciphertexts of one worker's job
-
-
-@dataclass(frozen=True)
-class TrainingInput:
-    """What the payment network brings: its trees, and what its transactions count in them."""
-
-    forest: Forest = field(repr=False)
-    counts: GroupCounts = field(repr=False)
-    green_labels: NDArray[np.int8] = field(repr=False)
-    tables: dict[str, TableAccounts] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Proposed:
-    """Waiting for the keys of the banks, and for the aggregator, that are not in `answered`."""
-
-    answered: list[str]
-
-
-@dataclass(frozen=True)
-class Running:
-    """For each bank whose chain has begun, how many of its steps have been answered."""
-
-    answered: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Matched:
-    """A match after training is complete."""
-
-
-@dataclass(frozen=True)
-class Comparing:
-    """`done` blocks of labels received."""
-
-    done: int
-
-
-@dataclass(frozen=True)
-class Revealing:
-    """Released mode: own share of the labels received, waiting for the other."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The model exists."""
-
 
 _STAGES = stages(Proposed, Running, Matched, Comparing, Revealing, Trained, Scoring, Scored)
 
@@ -230,7 +185,7 @@ class PaymentNetwork(Party):
         run.put("public key", keys.public.data)
         run.put("relinearisation key", keys.public.relinearisation or b"")
         for plan in parameters.tables:
-            self._place(parameters, plan, tables[plan.table_id], run)
+            place_accounts(parameters, plan, tables[plan.table_id], run)
         run.put_stage(Proposed([]))
         address = Address(self.name, self.name, parameters.run_id, "", epoch)
         proposals = [
@@ -261,23 +216,6 @@ class PaymentNetwork(Party):
         else:
             training.put_json("matches", [*training.get_json("matches"), address.epoch])
         run.put_stage(Matched())
-
-    def _place(
-        self, parameters: RunParameters, plan: TablePlan, accounts: TableAccounts, run: RunRecords
-    ) -> None:
-        """The cuckoo table: which account is in which bin, and the bins' codewords."""
-        hashes = hash_accounts(accounts.ids, parameters.hash_key)
-        placement = place(hashes, accounts.trees, plan.layout)
-        words = np.zeros(plan.layout.n_bins, np.uint64)
-        words[placement.bin_of_account] = parameters.code.encode(hashes.tags)
-        # Ids are canonical: there is no white space in them.
-        run.put(f"ids/{plan.table_id}", b"\n".join(accounts.ids))
-        run.put_arrays(
-            f"table/{plan.table_id}",
-            words=words,
-            bins=placement.bin_of_account,
-            keys=accounts.keys,
-        )
 
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
         run = RunRecords(tx, message.address.run_id, message.address.epoch)
@@ -376,8 +314,11 @@ class PaymentNetwork(Party):
             return Roster(self._address(bank, like), identities)
         address = self._address(bank, like, step.plan.table_id, step.chunk)
         if step.kind is EncryptedTable:
-            return EncryptedTable(address, self._planes(parameters, step.plan, step.chunk, run))
-        products = self._products(parameters, step.plan, step.chunk, bank, run)
+            planes = encrypted_planes(parameters, step.plan, step.chunk, run, self.pool)
+            return EncryptedTable(address, planes)
+        products = products_of_lanes(
+            parameters, step.plan, step.chunk, bank, run=run, pool=self.pool
+        )
         return MaskedProducts(address, products)
 
     def _take_answer(
@@ -399,90 +340,7 @@ class PaymentNetwork(Party):
             "not what was asked",
         )
         if isinstance(message, BlindedIndicators) and step.plan is not None:
-            self._keep_shares(message, parameters, step.plan, step.chunk, run)
-
-    def _planes(
-        self, parameters: RunParameters, plan: TablePlan, chunk: int, run: RunRecords
-    ) -> tuple[bytes, ...]:
-        secret = SecretKey(parameters.match_ring, run.get("secret key"))
-        words = run.get_arrays(f"table/{plan.table_id}")["words"].reshape(plan.layout.n_blocks, -1)
-        jobs = [
-            PlanesJob(secret, words[block], parameters.code.length)
-            for block in parameters.blocks_of_chunk(plan, chunk)
-        ]
-        return tuple(one for planes in self.pool.map(encrypt_planes, jobs) for one in planes)
-
-    def _keep_shares(
-        self,
-        message: BlindedIndicators,
-        parameters: RunParameters,
-        plan: TablePlan,
-        chunk: int,
-        run: RunRecords,
-    ) -> None:
-        """u_k opened, E_j[s_k] as it came, block by block."""
-        blocks = parameters.blocks_of_chunk(plan, chunk)
-        n_atoms, share = parameters.sizes.n_atoms, Ring.of(parameters.share_ring)
-        halves = parameters.match_ring.degree // share.degree
-        size = share.ciphertext_bytes(parameters.share_ring.n_data_primes)
-        expect(
-            len(message.indicators) == n_atoms * len(blocks)
-            and len(message.encrypted_shares) == n_atoms * len(blocks) * halves
-            and all(len(one) == size for one in message.encrypted_shares),
-            message,
-            "wrong number or size of ciphertexts",
-        )
-        secret = SecretKey(parameters.match_ring, run.get("secret key"))
-        jobs = [
-            OpenJob(secret, message.indicators[i * n_atoms : (i + 1) * n_atoms])
-            for i in range(len(blocks))
-        ]
-        for i, (block, u) in enumerate(
-            zip(blocks, self.pool.map(open_indicators, jobs), strict=True)
-        ):
-            where = f"{message.address.sender}/{plan.table_id}/{block}"
-            run.put_arrays(f"opened/{where}", u=u)
-            mine = message.encrypted_shares[i * n_atoms * halves : (i + 1) * n_atoms * halves]
-            run.put(f"shares/{where}", b"".join(mine))
-
-    def _products(
-        self, parameters: RunParameters, plan: TablePlan, chunk: int, bank: str, run: RunRecords
-    ) -> tuple[bytes, ...]:
-        """Step 1 of count for some lanes; this party's share p is kept at the same time."""
-        table = _CountTable.of(parameters, plan, bank, run)
-        public = PublicKey(parameters.share_ring, run.get(f"bank/{bank}/public key"))
-        flood = parameters.bounds["linear"].flood
-        lanes = parameters.lanes_of_chunk(plan, chunk)
-        work = [
-            (lane, first, table.sums(lane, first, first + _BATCH))
-            for lane in lanes
-            for first in range(0, parameters.sizes.sums_per_tree, _BATCH)
-        ]
-        jobs = (
-            ProductsJob(
-                public,
-                flood,
-                lane.blocks,
-                tuple(table.shares.of_block(block) for block in lane.blocks),
-                lane.slots,
-                sums,
-            )
-            for lane, _, sums in work
-        )
-        t = parameters.plain_modulus
-        p = run.get_arrays("sums")["p"]
-        by_tree = p.reshape(parameters.sizes.n_trees, -1)
-        ciphertexts: list[bytes] = []
-        for (lane, first, sums), batch in zip(
-            work, self.pool.map(masked_products, jobs), strict=True
-        ):
-            ciphertexts += batch.ciphertexts
-            for i, packed in enumerate(sums):
-                for tree, one, mask in zip(lane.trees, packed, batch.mask_totals[i], strict=True):
-                    mine = own_share(one, table.opened, int(mask), t)
-                    by_tree[tree, first + i] = (int(by_tree[tree, first + i]) + mine) % t
-        run.put_arrays("sums", p=p)
-        return tuple(ciphertexts)
+            keep_shares(message, parameters, step.plan, step.chunk, run=run, pool=self.pool)
 
     # Compare and labels.
 
@@ -574,47 +432,3 @@ def _steps(parameters: RunParameters, bank: str) -> list[_Step]:
         *matches,
         *(_Step(MaskedProducts, *step) for step in parameters.count_steps(bank)),
     ]
-
-
-@dataclass(frozen=True)
-class _CountTable:
-    """One bank's table as counting needs it."""
-
-    forest: Forest = field(repr=False)
-    counts: GroupCounts = field(repr=False)
-    bin_of_key: NDArray[np.int64] = field(repr=False)  # −1 for keys of other tables
-    opened: NDArray[np.uint32] = field(repr=False)  # u, (atoms, bins)
-    shares: ShareBlocks = field(repr=False)  # E_j[s]
-
-    @classmethod
-    def of(
-        cls, parameters: RunParameters, plan: TablePlan, bank: str, run: RunRecords
-    ) -> _CountTable:
-        counts = GroupCounts(**run.get_arrays("counts"))
-        table = run.get_arrays(f"table/{plan.table_id}")
-        n_keys = 1 + max(int(counts.key.max(initial=0)), int(table["keys"].max(initial=0)))
-        bin_of_key = np.full(n_keys, -1, np.int64)
-        bin_of_key[table["keys"]] = table["bins"]
-        where = [f"{bank}/{plan.table_id}/{block}" for block in range(plan.layout.n_blocks)]
-        return cls(
-            from_document(run.get_json("forest")),
-            counts,
-            bin_of_key,
-            np.concatenate([run.get_arrays(f"opened/{one}")["u"] for one in where], axis=1),
-            ShareBlocks(parameters, plan, bank, run),
-        )
-
-    def sums(self, lane: Lane, first: int, stop: int) -> tuple[tuple[SparseSum, ...], ...]:
-        """Sums first..stop−1 of each tree of a lane: [sum][tree]."""
-        sizes = self.forest.sizes
-        return tuple(
-            tuple(self._sum(tree * sizes.sums_per_tree + i) for tree in lane.trees)
-            for i in range(first, min(stop, sizes.sums_per_tree))
-        )
-
-    def _sum(self, number: int) -> SparseSum:
-        group, index = divmod(number, self.forest.sizes.n_sets)
-        key, weight = self.counts.of_group(group)
-        bins = self.bin_of_key[key]
-        here = bins >= 0
-        return SparseSum(bins[here], weight[here], self.forest.groups[group].sets[index])

@@ -1,0 +1,108 @@
+"""The payment network in the count (protocol.md §4): masked products, and its own share p."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.forest.counts import GroupCounts
+from pv4fad.forest.structure import Forest
+from pv4fad.he.keys import PublicKey
+from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.party import RunRecords
+from pv4fad.parties.scoring_tables import ShareBlocks, stored_forest
+from pv4fad.protocol.count import ProductsJob, SparseSum, masked_products, own_share
+from pv4fad.protocol.packing import Lane
+from pv4fad.protocol.parameters import RunParameters, TablePlan
+
+_BATCH = 16  # ciphertexts of one worker's job
+
+
+def products_of_lanes(
+    parameters: RunParameters,
+    plan: TablePlan,
+    chunk: int,
+    bank: str,
+    *,
+    run: RunRecords,
+    pool: WorkerPool,
+) -> tuple[bytes, ...]:
+    """Step 1 of count for some lanes; this party's share p is kept at the same time."""
+    table = _CountTable.of(parameters, plan, bank, run)
+    public = PublicKey(parameters.share_ring, run.get(f"bank/{bank}/public key"))
+    flood = parameters.bounds["linear"].flood
+    lanes = parameters.lanes_of_chunk(plan, chunk)
+    work = [
+        (lane, first, table.sums(lane, first, first + _BATCH))
+        for lane in lanes
+        for first in range(0, parameters.sizes.sums_per_tree, _BATCH)
+    ]
+    jobs = (
+        ProductsJob(
+            public,
+            flood,
+            lane.blocks,
+            tuple(table.shares.of_block(block) for block in lane.blocks),
+            lane.slots,
+            sums,
+        )
+        for lane, _, sums in work
+    )
+    t = parameters.plain_modulus
+    p = run.get_arrays("sums")["p"]
+    by_tree = p.reshape(parameters.sizes.n_trees, -1)
+    ciphertexts: list[bytes] = []
+    for (lane, first, sums), batch in zip(work, pool.map(masked_products, jobs), strict=True):
+        ciphertexts += batch.ciphertexts
+        for i, packed in enumerate(sums):
+            for tree, one, mask in zip(lane.trees, packed, batch.mask_totals[i], strict=True):
+                mine = own_share(one, table.opened, int(mask), t)
+                by_tree[tree, first + i] = (int(by_tree[tree, first + i]) + mine) % t
+    run.put_arrays("sums", p=p)
+    return tuple(ciphertexts)
+
+
+@dataclass(frozen=True)
+class _CountTable:
+    """One bank's table as counting needs it."""
+
+    forest: Forest = field(repr=False)
+    counts: GroupCounts = field(repr=False)
+    bin_of_key: NDArray[np.int64] = field(repr=False)  # −1 for keys of other tables
+    opened: NDArray[np.uint32] = field(repr=False)  # u, (atoms, bins)
+    shares: ShareBlocks = field(repr=False)  # E_j[s]
+
+    @classmethod
+    def of(
+        cls, parameters: RunParameters, plan: TablePlan, bank: str, run: RunRecords
+    ) -> _CountTable:
+        counts = GroupCounts(**run.get_arrays("counts"))
+        table = run.get_arrays(f"table/{plan.table_id}")
+        n_keys = 1 + max(int(counts.key.max(initial=0)), int(table["keys"].max(initial=0)))
+        bin_of_key = np.full(n_keys, -1, np.int64)
+        bin_of_key[table["keys"]] = table["bins"]
+        where = [f"{bank}/{plan.table_id}/{block}" for block in range(plan.layout.n_blocks)]
+        return cls(
+            stored_forest(run),
+            counts,
+            bin_of_key,
+            np.concatenate([run.get_arrays(f"opened/{one}")["u"] for one in where], axis=1),
+            ShareBlocks(parameters, plan, bank, run),
+        )
+
+    def sums(self, lane: Lane, first: int, stop: int) -> tuple[tuple[SparseSum, ...], ...]:
+        """Sums first..stop−1 of each tree of a lane: [sum][tree]."""
+        sizes = self.forest.sizes
+        return tuple(
+            tuple(self._sum(tree * sizes.sums_per_tree + i) for tree in lane.trees)
+            for i in range(first, min(stop, sizes.sums_per_tree))
+        )
+
+    def _sum(self, number: int) -> SparseSum:
+        group, index = divmod(number, self.forest.sizes.n_sets)
+        key, weight = self.counts.of_group(group)
+        bins = self.bin_of_key[key]
+        here = bins >= 0
+        return SparseSum(bins[here], weight[here], self.forest.groups[group].sets[index])

@@ -1,0 +1,58 @@
+"""What the payment network brings to a run, and how far a run is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.forest.counts import GroupCounts
+from pv4fad.forest.structure import Forest
+from pv4fad.protocol.tables import TableAccounts
+
+
+@dataclass(frozen=True)
+class TrainingInput:
+    """What the payment network brings: its trees, and what its transactions count in them."""
+
+    forest: Forest = field(repr=False)
+    counts: GroupCounts = field(repr=False)
+    green_labels: NDArray[np.int8] = field(repr=False)
+    tables: dict[str, TableAccounts] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """Waiting for the keys of the banks, and for the aggregator, that are not in `answered`."""
+
+    answered: list[str]
+
+
+@dataclass(frozen=True)
+class Running:
+    """For each bank whose chain has begun, how many of its steps have been answered."""
+
+    answered: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A match after training is complete."""
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """`done` blocks of labels received."""
+
+    done: int
+
+
+@dataclass(frozen=True)
+class Revealing:
+    """Released mode: own share of the labels received, waiting for the other."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The model exists."""

@@ -11,12 +11,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
 from types import TracebackType
@@ -54,7 +56,8 @@ class WorkerPool:
         pending: deque[Future[tuple[Result, int, float, int]]] = deque()
         try:
             for job in jobs:
-                pending.append(self._started().submit(_measured, function, job))
+                with _interrupts_held():
+                    pending.append(self._started().submit(_measured, function, job))
                 # One job waiting per worker keeps all of them busy while results are taken.
                 if len(pending) >= 2 * self.n_workers:
                     yield self._result(pending.popleft())
@@ -113,6 +116,16 @@ def peak_memory_bytes() -> int:
     """The largest resident size of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """A worker started meanwhile never sees an interrupt: Ctrl-C is for its parent to handle."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent() -> None:

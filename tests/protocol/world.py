@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 from tests.forest.conftest import OUTSIDER, UNKNOWN, Case, make_case
 
-from pv4fad.federation import Federation, run_parameters
+from pv4fad.federation import Federation, match_parameters, run_parameters
 from pv4fad.forest.counts import green_labels, group_counts
 from pv4fad.forest.pairs import AccountIndex, CountConfig, KeptPairs, choose_pairs
 from pv4fad.forest.trusted import TrustedThirdParty
@@ -16,6 +16,7 @@ from pv4fad.hashing.keyed import tree_of
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
+from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.identity import Identity
 from pv4fad.parties.network_stages import TrainingInput
@@ -58,6 +59,12 @@ class World:
     def arrays(self, party, name: str) -> dict[str, np.ndarray]:
         with party.store.transaction() as tx:
             return RunRecords(tx, self.parameters.run_id).get_arrays(name)
+
+    def secret_key_of(self, bank: Bank) -> bytes:
+        """The key that a bank answers queries with now."""
+        with bank.store.transaction() as tx:
+            training = RunRecords(tx, self.parameters.run_id)
+            return training.of_epoch(training.find_json("key epoch", 0)).get("own secret key")
 
     def labels(self) -> np.ndarray:
         """The labels, from the shares of payment network and banks, or as released."""
@@ -113,30 +120,36 @@ def make_world(
     pool: WorkerPool | None = None,
     store_of=MemoryStore,
     case: Case | None = None,
+    train_rows: int | None = None,
+    layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
 ) -> World:
+    """`train_rows`: how many transactions the model learns from, and knows the accounts of."""
     case = addressed(case or make_case(seed, n_banks=n_banks, n_sets=n_sets), mode)
     config = CountConfig(bound=bound, class_weights=(1, 2))
+    rows = slice(0, train_rows)
+    used = np.unique(case.accounts.key_of[rows]) if train_rows else np.arange(len(case.keys))
     pairs = choose_pairs(
         case.forest,
-        case.codes,
-        case.labels,
-        case.accounts,
+        case.codes[rows],
+        case.labels[rows],
+        replace(case.accounts, key_of=case.accounts.key_of[rows]),
         config=config,
         rng=np.random.default_rng(seed),
     )
     bic_of = {UNKNOWN: None, OUTSIDER: OUTSIDER_BIC} | dict(enumerate(BICS))
     tables = assign_tables(
-        [(bic_of[bank], bare_id(bare)) for bank, bare in case.keys],
+        [(bic_of[case.keys[k][0]], bare_id(case.keys[k][1])) for k in used],
         {BICS[bank]: bank_name(bank) for bank in range(n_banks)},
         case.forest.sizes.n_trees,
         broadcast=mode != "routed",
     )
+    tables = {name: replace(one, keys=used[one.keys]) for name, one in tables.items()}
     if mode == "broadcast":
         tables = {"broadcast": tables["broadcast"]}
     counts = group_counts(case.forest, pairs, len(case.keys))
-    green = green_labels(case.forest, case.codes, case.labels, config.class_weights)
+    green = green_labels(case.forest, case.codes[rows], case.labels[rows], config.class_weights)
     data = TrainingInput(case.forest, counts, green, tables)
-    records = {bank: _records(case, bank) for bank in range(n_banks)}
+    records = {bank: bank_records(case, bank) for bank in range(n_banks)}
     parameters = run_parameters(
         data,
         {bank_name(bank): len(one.bare_ids) for bank, one in records.items()},
@@ -163,6 +176,7 @@ def make_world(
                 records=records[bank],
                 identity=identities[name],
                 signing_keys=signing_keys,
+                layers_per_day=layers_per_day,
             )
         )
     federation = Federation(
@@ -174,7 +188,7 @@ def make_world(
     return World(case, pairs, oracle, data, federation, parameters)
 
 
-def _records(case: Case, bank: int) -> BankRecords:
+def bank_records(case: Case, bank: int) -> BankRecords:
     mine = sorted((bare, atoms) for (owner, bare), atoms in case.records.items() if owner == bank)
     ids = [bare_id(bare) for bare, _ in mine]
     n_families = len(case.forest.schema.families)
@@ -192,3 +206,19 @@ def scoring_input(world: World, case: Case) -> ScoringInput:
     used, key_of = np.unique(case.accounts.key_of, return_inverse=True)
     keys = [(bic_of[case.keys[k][0]], bare_id(case.keys[k][1])) for k in used]
     return ScoringInput(case.codes, keys, key_of.reshape(-1, 2))
+
+
+def match_accounts(world: World, keys, *, replace: bool) -> None:
+    """A further match of these accounts: in addition to the others, or instead of them."""
+    n_banks = len(world.federation.banks)
+    tables = assign_tables(
+        keys,
+        {BICS[bank]: bank_name(bank) for bank in range(n_banks)},
+        world.case.forest.sizes.n_trees,
+        broadcast="broadcast" in world.data.tables,
+    )
+    network = world.federation.payment_network
+    epoch = network.next_epoch(world.parameters.run_id)
+    accounts = {bank.name: bank.n_accounts for bank in world.federation.banks}
+    parameters, named = match_parameters(world.parameters, tables, accounts, epoch)
+    world.federation.rematch(parameters, named, replace=replace)

@@ -114,6 +114,16 @@ class Bank(Party):
         self._scoring = BankScoring(name, pool, identity.pairwise, layers_per_day)
         self._tables: dict[tuple[str, str], BankTable] = {}
 
+    @property
+    def n_accounts(self) -> int:
+        """How many accounts this bank holds."""
+        return len(self._records.bare_ids)
+
+    def replace_records(self, records: BankRecords) -> None:
+        """The account file has changed; the next match uses it."""
+        self._records = records
+        self._tables = {}
+
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
         training = RunRecords(tx, message.address.run_id)
         is_query = isinstance(message, BlindedSetShares | LabelRequest | ScoreQuery)

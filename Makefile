@@ -25,10 +25,10 @@ demo: $(READY)  ## the main job end to end on generated data
 
 test: $(READY)  ## the whole test suite with real cryptography (under 10 minutes on 2 cores)
 	@echo "Running the test suite (under 10 minutes on 2 cores) ..."
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-all: $(READY)  ## the test suite and the slow evidence
-	@$(BIN)/python -m pytest -m ''
+	@$(BIN)/python -m pytest -n auto --dist loadfile -m ''
 
 check: $(READY)  ## format, lint, types, import direction
 	@$(BIN)/ruff format --check .

@@ -173,7 +173,8 @@ class Aggregator(Party):
             "not as many values as another bank sent",
         )
         expect_residues(message, message.residues, message.residues.size, int(t))
-        total = message.residues if so_far is None else (so_far["r"] + message.residues) % t
+        total = message.residues.astype(np.uint64) + (0 if so_far is None else so_far["r"])
+        total = (total % t).astype(np.uint32)
         received = [*received, here.sender]
         run.put_json(f"{name}/received", received)
         if len(received) < len(parameters.banks):

@@ -135,7 +135,7 @@ class BankScoring:
         ]
         jobs = (ReplyJob(secret, queries[i], opened[i]) for i in range(n_blocks))
         replies = np.concatenate(list(self.pool.map(answer_queries, jobs)), axis=1)
-        residues = replies.astype(np.uint64).ravel()
+        residues = replies.ravel()
         if not plan.broadcast:
             return [ScoreReply(_reply(message.address), residues)]
         # Of a broadcast table nobody may see which bank answered: only the sum leaves.
@@ -143,7 +143,10 @@ class BankScoring:
         t, run_id = parameters.plain_modulus, parameters.run_id
         context = f"score {message_id(message).rsplit('/', 1)[0]}".encode()
         mask = pairwise_mask(self.pairwise, others, run_id, context, modulus=t, n=len(residues))
-        masked = ScoreReply(_reply(message.address, AGGREGATOR), (residues + mask) % np.uint64(t))
+        masked = ScoreReply(
+            _reply(message.address, AGGREGATOR),
+            ((residues + mask) % np.uint64(t)).astype(np.uint32),
+        )
         return [masked, Receipt(_reply(message.address), message_id(message))]
 
     def _count_layers(self, message: ScoreQuery, plan: TablePlan, training: RunRecords) -> None:

@@ -165,7 +165,9 @@ def expect(condition: bool, message: Message, what: str) -> None:
         raise ProtocolError(f"{message_id(message)}: {what}")
 
 
-def expect_residues(message: Message, values: NDArray[np.uint64], n: int, modulus: int) -> None:
+def expect_residues(
+    message: Message, values: NDArray[np.unsignedinteger], n: int, modulus: int
+) -> None:
     """Refuse anything but n residues modulo t."""
     expect(values.shape == (n,), message, f"{values.shape} values where {n} are expected")
     expect(bool((values < modulus).all()), message, "a value outside 0..t−1")

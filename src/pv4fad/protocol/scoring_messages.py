@@ -55,4 +55,4 @@ class ScoreReply(Message):
     sum over all banks.
     """
 
-    residues: NDArray[np.uint64]
+    residues: NDArray[np.uint32]

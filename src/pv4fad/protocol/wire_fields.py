@@ -222,6 +222,7 @@ CODECS: dict[Any, FieldCodec] = {
     tuple[bytes, ...]: BytesTupleField(),
     tuple[int, ...]: IntTupleField(),
     NDArray[np.uint64]: ArrayField("uint64", np.dtype(np.uint64)),
+    NDArray[np.uint32]: ArrayField("uint32", np.dtype(np.uint32)),
     NDArray[np.int64]: ArrayField("int64", np.dtype(np.int64)),
     NDArray[np.uint8]: ArrayField("uint8", np.dtype(np.uint8)),
 }

@@ -8,7 +8,7 @@ encoding of a message, so `digest` of the bytes identifies its content.
 
 A kind of message is a class below `Message` under `@wire_message`: its fields are int, bool, str,
 bytes, tuple[bytes, ...], tuple[int, ...] or NDArray of uint64, uint32, int64, uint8; what further
-has to hold goes into `check`.  A message is valid from its construction on, and so is a decoded one.
+has to hold goes into `check`.  A message is valid once it is made, and so is a decoded one.
 `decode` raises `WireError` and nothing else.  `repr` shows sizes only: payloads can be secret.
 """
 

@@ -60,21 +60,23 @@ def test_the_death_of_a_worker_is_a_clear_error_and_the_pool_goes_on():
 # Prints from its only worker, whose standard output stays open as long as the worker lives.
 _KILLED_PARENT = """
 import os, signal
+from functools import partial
 from pv4fad.he.pool import WorkerPool
 if __name__ == "__main__":
-    print(*WorkerPool(1).map(len, ["job"]), flush=True)
+    blocked_signals = partial(signal.pthread_sigmask, signal.SIG_BLOCK)
+    print(*WorkerPool(1).map(blocked_signals, [()]), blocked_signals(()), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_workers_end_when_their_parent_is_killed(tmp_path):
+def test_workers_leave_interrupts_to_their_parent_and_end_when_it_is_killed(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(_KILLED_PARENT)
     # Returns once nobody holds the pipe any more; an orphan would hold it forever.
     result = subprocess.run(
         [sys.executable, script], stdout=subprocess.PIPE, text=True, check=False, timeout=60
     )
-    assert result.stdout == "3\n"
+    assert result.stdout == "{<Signals.SIGINT: 2>} set()\n"
     assert result.returncode == -signal.SIGKILL
 
 

@@ -56,8 +56,9 @@ class WorkerPool:
         pending: deque[Future[tuple[Result, int, float, int]]] = deque()
         try:
             for job in jobs:
+                executor = self._started()  # starts the tracker, which lets interrupts through
                 with _interrupts_held():
-                    pending.append(self._started().submit(_measured, function, job))
+                    pending.append(executor.submit(_measured, function, job))
                 # One job waiting per worker keeps all of them busy while results are taken.
                 if len(pending) >= 2 * self.n_workers:
                     yield self._result(pending.popleft())

@@ -65,7 +65,7 @@ def create_file(folder: Path) -> sqlite3.Connection:
         raise StoreError(f"cannot make a store in {folder}: {error.strerror}") from None
     connection = _connect(folder)
     with closed_on_error(folder, connection):
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+        if _has_tables(connection):
             raise StoreError(f"{folder} already holds a store")
     return connection
 
@@ -98,6 +98,14 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, StoreInfo]:
     connection = _connect(folder)
     with closed_on_error(folder, connection):
         return connection, _read_info(folder, connection)
+
+
+def holds_store(folder: Path) -> bool:
+    """Whether a store was completed in this folder."""
+    if not (folder / FILE_NAME).is_file():
+        return False
+    with closing(_connect(folder)) as connection, store_errors(folder):
+        return _has_tables(connection)
 
 
 def party_of(folder: Path) -> str:
@@ -146,6 +154,11 @@ def require_types(row: Any, wanted: tuple[type, ...], where: str) -> None:
     """A flipped bit can turn a number into a text; SQLite does not mind."""
     if row is None or tuple(map(type, row)) != wanted:
         raise StoreError(f"{where} is damaged; restore the folder from a backup")
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    ((n_tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+    return bool(n_tables)
 
 
 def _writable(path: Path) -> bool:

@@ -1,0 +1,74 @@
+"""The phases of a run while it is under way: bars in a terminal, a line per phase elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Bars
+
+from pv4fad.cli.console import err
+from pv4fad.runs.meter import PHASES, PREPARE, Progress, Report
+
+
+@contextmanager
+def phase_display() -> Iterator[Report]:
+    """Shows every phase with messages, bytes and seconds, on standard error."""
+    if not err.is_terminal:
+        yield _Lines()
+        return
+    columns = (
+        TextColumn("{task.description:<8}"),
+        BarColumn(),
+        TextColumn("{task.fields[cost]}"),
+    )
+    with Bars(*columns, console=err) as bars:
+        yield _BarsOfPhases(bars)
+
+
+class _Lines:
+    """One line when a phase is done; phases of several banks overlap."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __call__(self, progress: Progress) -> None:
+        phase = progress.cost.phase
+        if phase not in self._told and progress.is_over:
+            self._told.add(phase)
+            err.print(f"{phase:<8} {cost_text(progress)}", markup=False, soft_wrap=True)
+
+
+class _BarsOfPhases:
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._tasks: dict[str, TaskID] = {
+            phase: bars.add_task(phase, total=None, start=phase == PREPARE, cost="")
+            for phase in PHASES
+        }
+
+    def __call__(self, progress: Progress) -> None:
+        task = self._tasks[progress.cost.phase]
+        self._bars.start_task(task)
+        done, total = progress.done, progress.total
+        if progress.cost.phase == PREPARE:
+            done = total = 1
+        self._bars.update(task, completed=done, total=total, cost=cost_text(progress))
+
+
+def cost_text(progress: Progress) -> str:
+    """Messages, bytes and seconds so far."""
+    cost = progress.cost
+    if not progress.total:
+        return f"{cost.seconds:.1f} s"
+    messages = f"{progress.done} of {progress.total} messages"
+    return f"{messages}, {size_text(cost.bytes)}, {cost.seconds:.1f} s"
+
+
+def size_text(n_bytes: int) -> str:
+    """Bytes as people read them."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.1f} {unit}"
+    return f"{n_bytes} B"

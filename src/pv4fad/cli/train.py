@@ -1,0 +1,219 @@
+"""`pv4fad train`: all parties of a federation on this machine, from a data folder to a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+
+from pv4fad.cli.console import err, out, print_json
+from pv4fad.cli.federation_key import KeyFile, federation_passphrase
+from pv4fad.cli.phases import phase_display, size_text
+from pv4fad.errors import ParameterError
+from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
+from pv4fad.runs.document import RunDocument
+from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.partition import training_split
+from pv4fad.runs.settings import TrainingOptions, TrainingSettings, read_options
+from pv4fad.runs.training import Site, resume, train
+
+NO_PRIVACY = (
+    "ε is none: NO NOISE, NO PRIVACY.\nThe labels of the model are those of exact counts and can"
+    " reveal any single account record.\nFor tests and demonstrations only."
+)
+
+
+def command(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Data: a challenge folder, a scenario, or its train."),
+    ],
+    *,
+    run: Annotated[Path, typer.Option("--out", metavar="RUN", help="New folder for the run.")],
+    epsilon: Annotated[
+        str | None,
+        typer.Option(
+            help="Privacy loss of this run for one account record, such as 1.0; no default."
+            " 'none' switches the noise off.",
+        ),
+    ] = None,
+    bound: Annotated[
+        int | None, typer.Option(help="Most weight that one account contributes. Default 1.")
+    ] = None,
+    structure: Annotated[
+        str | None, typer.Option(help="template (default) or random trees.")
+    ] = None,
+    trees: Annotated[int | None, typer.Option(help="Number of trees. Default 12.")] = None,
+    height: Annotated[
+        int | None, typer.Option(help="Tests on a path. Default: template 3, random 4.")
+    ] = None,
+    noise: Annotated[str | None, typer.Option(help="distributed (default) or per-bank.")] = None,
+    honest_banks: Annotated[
+        int | None,
+        typer.Option(
+            help="Distributed noise: banks assumed to keep their noise to themselves."
+            " Default 1: no bank relies on another."
+        ),
+    ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(help="sealed (default): labels stay shared; released: noisy labels are told."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Of trees and sampling only. By default drawn, and secret."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes. Default: one per core.")
+    ] = None,
+    bank_limit: Annotated[
+        str | None,
+        typer.Option(help="ε that every bank allows in total. Default: this run's ε."),
+    ] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="Which scenario, if DIR has several.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with these options; the command line overrides it."),
+    ] = None,
+    key_file: KeyFile = None,
+    carry_on: Annotated[
+        bool, typer.Option("--resume", help="Carry on an interrupted run.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print run.json instead of a summary.")
+    ] = False,
+) -> None:
+    """Train privately: this command plays all parties, each with a folder of its own in RUN.
+
+    The passphrase seals the stores of all parties. With --key-file a new key file is made if there
+    is none.
+    """
+    given = {} if config is None else read_options(config)
+    typed = {
+        "epsilon": epsilon, "bound": bound, "structure": structure, "trees": trees,
+        "height": height, "noise": noise, "honest_banks": honest_banks, "mode": mode,
+        "seed": seed, "workers": workers, "bank_limit": bank_limit, "scenario": scenario,
+    }  # fmt: skip
+    given |= {name: value for name, value in typed.items() if value is not None}
+    target = RunFolder(run)
+    known = target.require_unfinished().privacy.epsilon if carry_on else None
+    options = _options(given, known)
+    if not carry_on:
+        target.require_new()
+    split = training_split(folder, options.scenario)
+    _announce(options, new=not carry_on)
+    site = Site(
+        federation_passphrase(key_file, new=not carry_on), options.exact_bank_limit, options.workers
+    )
+    try:
+        with phase_display() as report:
+            if carry_on:
+                settings = {
+                    name: value
+                    for name, value in given.items()
+                    if name in TrainingSettings.model_fields
+                }
+                document = resume(split, target, settings, site, report)
+            else:
+                document = train(split, target, options.settings(), site, report)
+    except BaseException:
+        _say_how_to_resume(target, folder)
+        raise
+    if as_json:
+        print_json(document.model_dump(mode="json"))
+    else:
+        _print_summary(document, run, folder)
+
+
+def _options(given: dict[str, Any], known_epsilon: str | None) -> TrainingOptions:
+    """The options; a run to resume has its ε already."""
+    if known_epsilon is not None:
+        given = {"epsilon": known_epsilon} | given
+    if "epsilon" not in given:
+        raise ParameterError(
+            "--epsilon is missing, and has no default: give the privacy loss of this run, such as"
+            " --epsilon 1.0, or write out --epsilon none for a run without noise and privacy"
+        )
+    return TrainingOptions(**given)
+
+
+def _announce(options: TrainingOptions, *, new: bool) -> None:
+    if options.epsilon == "none":
+        err.print(Panel(NO_PRIVACY, style="bold red"))
+    text = "This command plays all parties."
+    if new:
+        limit = epsilon_text(options.exact_bank_limit)
+        source = "this run's ε" if options.bank_limit is None else "--bank-limit"
+        text += (
+            f" Each bank begins a new ledger, with a limit for ε of {limit} ({source});"
+            " a real bank has one ledger for all its runs and sets the limit itself."
+        )
+    err.print(f"[bold yellow]{text}[/]", soft_wrap=True)
+
+
+def _say_how_to_resume(target: RunFolder, folder: Path) -> None:
+    document = target.read()
+    if document is not None and document.state == "unfinished":
+        err.print(
+            f"The run in {target.path} is not finished. To carry on:"
+            f" pv4fad train {folder} --out {target.path} --resume",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def _print_summary(document: RunDocument, run: Path, folder: Path) -> None:
+    sizes, parameters = document.sizes, document.parameters
+    table = Table(title=f"Run {document.run_id}", show_header=False)
+    table.add_row("parties", f"payment network, aggregator, {', '.join(parameters.banks)}")
+    for plan in parameters.tables:
+        banks = ", ".join(f"{parameters.banks[bank]:,} of {bank}" for bank in plan.banks)
+        table.add_row(
+            f"table {plan.table_id}",
+            f"at most {plan.layout.n_accounts_declared:,} accounts of the payment network against"
+            f" {banks}; {plan.layout.n_bins:,} bins",
+        )
+    table.add_row(
+        "forest", f"{sizes.trees} trees, {sizes.sums:,} sums, {sizes.red_leaves:,} red leaves"
+    )
+    table.add_row("model", f"{parameters.mode}; plaintext modulus {sizes.plain_modulus}")
+    out.print(table)
+    out.print(_costs(document))
+    bounds = document.bounds
+    out.print(
+        "bounds (log2): "
+        f"distance from uniform {bounds.log2_distance:.1f}, false match "
+        f"{bounds.log2_false_match:.1f}, overflow {bounds.log2_wrap:.0f}, no place "
+        f"{bounds.log2_placement_failure:.1f}, decryption {bounds.log2_decryption_failure:.0f}",
+        soft_wrap=True,
+    )
+    if parse_epsilon(parameters.epsilon) == "none":
+        out.print(Panel(NO_PRIVACY, style="bold red"))
+    else:
+        claim = f"{document.privacy.claim}\n{document.privacy.outside_the_claim}"
+        out.print(Panel(escape(claim), title=f"ε = {parameters.epsilon}"))
+    next_command = (
+        f"pv4fad verify {run} {folder}"
+        if parameters.epsilon == "none"
+        else f"pv4fad ledger show {run / next(iter(parameters.banks))}"
+    )
+    out.print(escape(f"The run is in {run}. Next: {next_command}"), soft_wrap=True)
+
+
+def _costs(document: RunDocument) -> Table:
+    table = Table("phase", "seconds", "messages", "bytes")
+    for cost in document.phases:
+        size = size_text(cost.bytes) if cost.messages else ""
+        table.add_row(cost.phase, f"{cost.seconds:.1f}", str(cost.messages or ""), size)
+    seconds = sum(cost.seconds for cost in document.phases)
+    messages = sum(cost.messages for cost in document.phases)
+    size = size_text(sum(cost.bytes for cost in document.phases))
+    table.add_section()
+    table.add_row("all", f"{seconds:.1f}", str(messages), size)
+    return table

@@ -1,0 +1,1 @@
+"""From data to a trained run in a folder, and its verification."""

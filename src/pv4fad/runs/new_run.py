@@ -1,0 +1,127 @@
+"""A new run from data frames: what every party brings, and the first message.
+
+For use from Python, with stores in memory or on disk:
+
+    new = prepare_run(transactions, accounts, TrainingSettings(epsilon="1"))
+    stores = {party: MemoryStore(party) for party in party_names(accounts)}
+    with WorkerPool() as pool:
+        federation = assemble(stores, new.records, pool, first_limit=Fraction(1))
+        begin_run(federation, new)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from pv4fad.errors import DataError
+from pv4fad.federation import Federation, run_parameters
+from pv4fad.forest.forest_file import NONCE_BYTES, commitment
+from pv4fad.forest.validated import ValidatedModel
+from pv4fad.parties.bank_table import BankRecords
+from pv4fad.parties.network_stages import TrainingInput
+from pv4fad.parties.party import RunRecords
+from pv4fad.parties.store import Store
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.randomness import secret_bytes
+from pv4fad.runs.prepare import (
+    bank_directory,
+    bank_records,
+    fingerprint,
+    prepare_payment_network,
+)
+from pv4fad.runs.settings import TrainingSettings
+from pv4fad.transport.in_process import Observer
+
+_SEED_BYTES = 16
+_TRAINING = "training"
+_ACCOUNT_FILE = "account file"
+
+
+class TrainingRecord(ValidatedModel):
+    """What the payment network keeps to itself, and needs to show later what it did."""
+
+    settings: TrainingSettings
+    seed: int
+    nonce: str
+    """Hex; opens the commitment to the structure."""
+    transactions: str
+    """Fingerprint of its data."""
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """All that the parties bring; nothing is stored or sent yet."""
+
+    parameters: RunParameters
+    training: TrainingInput = field(repr=False)
+    records: Mapping[str, BankRecords] = field(repr=False)
+    private: TrainingRecord = field(repr=False)
+
+    @property
+    def commitment(self) -> bytes:
+        """To the structure; public."""
+        return commitment(self.training.forest, bytes.fromhex(self.private.nonce))
+
+
+def prepare_run(
+    transactions: pl.DataFrame, accounts: Mapping[str, pl.DataFrame], settings: TrainingSettings
+) -> NewRun:
+    """The payment network's transactions and each bank's accounts, as the loaders give them."""
+    if not accounts:
+        raise DataError("there are no banks beside the payment network")
+    seed = settings.seed
+    if seed is None:
+        seed = int.from_bytes(secret_bytes(_SEED_BYTES), "big")
+    directory = bank_directory(accounts)
+    training = prepare_payment_network(transactions, directory, settings, seed).training
+    schema = training.forest.schema
+    records = {bank: bank_records(frame, schema) for bank, frame in accounts.items()}
+    parameters = run_parameters(
+        training,
+        {bank: len(one.bare_ids) for bank, one in records.items()},
+        bound=settings.bound,
+        epsilon=settings.exact_epsilon,
+        noise=settings.noise_mode,
+        honest_banks=settings.honest_banks,
+        mode=settings.mode,
+    )
+    private = TrainingRecord(
+        settings=settings,
+        seed=seed,
+        nonce=secret_bytes(NONCE_BYTES).hex(),
+        transactions=fingerprint(transactions),
+    )
+    return NewRun(parameters, training, records, private)
+
+
+def begin_run(federation: Federation, new: NewRun, observer: Observer | None = None) -> None:
+    """Propose the run and carry it through."""
+    run_id = new.parameters.run_id
+    for bank in federation.banks:
+        require_same_accounts(bank.store, run_id, new.records[bank.name].fingerprint)
+    with federation.payment_network.store.transaction() as tx:
+        RunRecords(tx, run_id).put_json(_TRAINING, new.private.model_dump(mode="json"))
+    federation.train(new.parameters, new.training, observer)
+
+
+def read_training_record(store: Store, run_id: str) -> TrainingRecord:
+    """How the trees of a run came about, from the payment network's store."""
+    with store.transaction() as tx:
+        return TrainingRecord(**RunRecords(tx, run_id).get_json(_TRAINING))
+
+
+def require_same_accounts(store: Store, run_id: str, version: str) -> None:
+    """A bank must not match one half of a table with other accounts than the other half."""
+    with store.transaction() as tx:
+        run = RunRecords(tx, run_id)
+        noted = run.find(_ACCOUNT_FILE)
+        if noted is None:
+            run.put(_ACCOUNT_FILE, version.encode())
+        elif noted.decode() != version:
+            raise DataError(
+                f"{store.party}: the account file is not the one with which run {run_id} began; "
+                "put that version back, or start a new run"
+            )

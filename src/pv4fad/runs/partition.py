@@ -1,0 +1,34 @@
+"""Which folder of a challenge layout to train on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pv4fad.data.challenge import PARTITIONS_FILE, SCENARIOS_FILE, read_scenarios
+from pv4fad.errors import DataError, ParameterError
+
+
+def training_split(folder: Path, scenario: str | None = None) -> Path:
+    """The train folder of a challenge folder or a scenario, or the split folder itself."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: not found, or not a folder")
+    if (folder / PARTITIONS_FILE).is_file():
+        return folder
+    if (folder / SCENARIOS_FILE).is_file():
+        folder = folder / _choose(folder, scenario)
+    if not (folder / "train" / PARTITIONS_FILE).is_file():
+        raise DataError(
+            f"{folder}: not a challenge folder ({SCENARIOS_FILE}), a scenario (train/) "
+            f"or a split ({PARTITIONS_FILE})"
+        )
+    return folder / "train"
+
+
+def _choose(folder: Path, scenario: str | None) -> str:
+    names = read_scenarios(folder)
+    if scenario is None and len(names) == 1:
+        return names[0]
+    if scenario not in names:
+        problem = "has several scenarios" if scenario is None else f"has no scenario {scenario!r}"
+        raise ParameterError(f"{folder} {problem}: give --scenario, one of {', '.join(names)}")
+    return scenario

@@ -1,0 +1,201 @@
+"""Train a federation on one machine, from a data folder into a run folder.
+
+    1. prepare   every party's own data becomes what it brings; nothing is written yet
+    2. begin     run.json and the stores are made; the payment network keeps seed and nonce
+    3. run       the parties exchange messages; after each one all is on disk
+    4. finish    run.json says `finished`
+
+Killed or failed in 2 or 3, the run is `unfinished` and `resume` carries on where it was: nothing is
+drawn anew, nothing is spent twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pv4fad.data.challenge import read_partition
+from pv4fad.data.loading import load_accounts, load_partition
+from pv4fad.errors import DataError, ParameterError, ProtocolError
+from pv4fad.federation import Federation
+from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.bank_table import BankRecords
+from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
+from pv4fad.parties.sealing import Passphrase
+from pv4fad.parties.store import Store
+from pv4fad.parties.store_file import holds_store
+from pv4fad.privacy.epsilon import Epsilon
+from pv4fad.protocol.wire import Message
+from pv4fad.runs.document import RunDocument
+from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.members import assemble, party_names
+from pv4fad.runs.meter import PREPARE, Meter, PhaseCost, Progress, Report
+from pv4fad.runs.new_run import (
+    NewRun,
+    TrainingRecord,
+    begin_run,
+    prepare_run,
+    read_training_record,
+    require_same_accounts,
+)
+from pv4fad.runs.prepare import bank_records
+from pv4fad.runs.settings import TrainingSettings
+from pv4fad.transport.in_process import Observer
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a federation of one machine runs: one passphrase for all its stores."""
+
+    passphrase: Passphrase
+    first_limit: Epsilon
+    """The ε that a bank without a limit allows."""
+    workers: int | None = None
+
+
+def train(
+    split: Path,
+    folder: RunFolder,
+    settings: TrainingSettings,
+    site: Site,
+    report: Report = lambda _: None,
+) -> RunDocument:
+    """Train on a split folder of the challenge layout; the run folder must be new."""
+    folder.require_new()
+    return _start(split, folder, settings, site, report)
+
+
+def resume(
+    split: Path,
+    folder: RunFolder,
+    given: Mapping[str, Any],
+    site: Site,
+    report: Report = lambda _: None,
+) -> RunDocument:
+    """Carry on an unfinished run.  `given`: settings that must be those of the run."""
+    document = folder.require_unfinished()
+    private = _training_of_proposed_run(folder, document, site.passphrase)
+    if private is None:
+        # Nothing has been sent, so nobody has learnt or spent anything: it can begin anew.
+        if "epsilon" not in given:
+            raise ParameterError(
+                f"the run in {folder.path} was interrupted before it began: give all options again"
+            )
+        return _start(split, folder, TrainingSettings(**given), site, report)
+    _require_same_settings(private.settings, given)
+    records = _records_of_run(split, folder, document)
+    with _members(folder, records, site) as federation:
+        for bank in federation.banks:
+            require_same_accounts(bank.store, document.run_id, records[bank.name].fingerprint)
+        return _carry_through(folder, document, federation, federation.resume, report)
+
+
+def _start(
+    split: Path, folder: RunFolder, settings: TrainingSettings, site: Site, report: Report
+) -> RunDocument:
+    started = time.monotonic()
+    new = _prepare(split, settings)
+    prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
+    report(Progress(prepared, total=0, under_way=False))
+    document = RunDocument.of_new_run(new.parameters, new.commitment, datetime.now(UTC))
+    document = document.model_copy(update={"phases": (prepared,)})
+    folder.write(document)
+    with _members(folder, new.records, site) as federation:
+        begin = partial(begin_run, federation, new)
+        return _carry_through(folder, document, federation, begin, report)
+
+
+def _prepare(split: Path, settings: TrainingSettings) -> NewRun:
+    tables = load_partition(split)
+    accounts = {bank: table.frame for bank, table in tables.accounts.items()}
+    return prepare_run(tables.transactions.frame, accounts, settings)
+
+
+def _records_of_run(
+    split: Path, folder: RunFolder, document: RunDocument
+) -> dict[str, BankRecords]:
+    """Of the payment network everything is in its store; the banks read their files again."""
+    files, banks = read_partition(split).accounts, document.parameters.banks
+    if set(files) != set(banks):
+        raise DataError(
+            f"{split} has the banks {', '.join(files)}; the run in {folder.path} has "
+            f"{', '.join(banks)}"
+        )
+    schema = document.parameters.atoms
+    return {bank: bank_records(load_accounts(files[bank]).frame, schema) for bank in banks}
+
+
+@contextmanager
+def _members(
+    folder: RunFolder, records: Mapping[str, BankRecords], site: Site
+) -> Iterator[Federation]:
+    """The parties of a run with their stores and worker processes."""
+    with (
+        folder.stores(party_names(records), site.passphrase, create=True) as stores,
+        WorkerPool(site.workers) as pool,
+    ):
+        yield assemble(stores, records, pool, first_limit=site.first_limit)
+
+
+def _carry_through(
+    folder: RunFolder,
+    document: RunDocument,
+    federation: Federation,
+    begin: Callable[[Observer], None],
+    report: Report,
+) -> RunDocument:
+    meter = Meter(document.parameters, report, phases=document.phases, traffic=document.traffic)
+
+    def observe(message: Message, size_bytes: int) -> None:
+        meter(message, size_bytes)
+        folder.write(_with_costs(document, meter))
+
+    begin(observe)
+    meter.stop()
+    if _stage(federation.payment_network.store, document.run_id) != "Trained":
+        raise ProtocolError(f"run {document.run_id} came to a halt before the model was complete")
+    finished = _with_costs(document, meter).model_copy(
+        update={"state": "finished", "finished": datetime.now(UTC)}
+    )
+    folder.write(finished)
+    return finished
+
+
+def _with_costs(document: RunDocument, meter: Meter) -> RunDocument:
+    return document.model_copy(update={"phases": meter.phases, "traffic": meter.traffic})
+
+
+def _training_of_proposed_run(
+    folder: RunFolder, document: RunDocument, passphrase: Passphrase
+) -> TrainingRecord | None:
+    """None if the payment network has not proposed the run yet."""
+    if not holds_store(folder.path / PAYMENT_NETWORK):
+        return None
+    with folder.stores([PAYMENT_NETWORK], passphrase) as stores:
+        store = stores[PAYMENT_NETWORK]
+        if _stage(store, document.run_id) is None:
+            return None
+        return read_training_record(store, document.run_id)
+
+
+def _stage(store: Store, run_id: str) -> str | None:
+    """The name of the party's stage in a run."""
+    with store.transaction() as tx:
+        run = RunRecords(tx, run_id)
+        return None if run.find("stage") is None else str(run.get_json("stage")[0])
+
+
+def _require_same_settings(stored: TrainingSettings, given: Mapping[str, Any]) -> None:
+    wanted = TrainingSettings(**({"epsilon": stored.epsilon} | dict(given)))
+    for name in given:
+        if getattr(wanted, name) != getattr(stored, name):
+            raise ParameterError(
+                f"{name} {getattr(wanted, name)}: the run to resume has"
+                f" {name} {getattr(stored, name)}; leave the option out"
+            )

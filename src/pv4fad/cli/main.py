@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from pv4fad import __version__
-from pv4fad.cli import data, ledger
+from pv4fad.cli import data, generate, ledger
 from pv4fad.cli.console import fail, out
 from pv4fad.errors import Pv4fadError, UserError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")
+app.command("generate")(generate.command)
 
 
 def _print_version(wanted: bool) -> None:

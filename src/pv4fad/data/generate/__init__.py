@@ -1,0 +1,30 @@
+"""Synthetic data in the challenge format, calibrated to published facts (docs/generator.md)."""
+
+from pv4fad.data.generate.calibration import AnomalyKind
+from pv4fad.data.generate.folder import (
+    SCENARIO,
+    STEPS,
+    GeneratedFolder,
+    generate,
+    kinds_file,
+)
+from pv4fad.data.generate.leakcheck import LEAK_LIMIT, ColumnLeak, leak_check, unexpected_leaks
+from pv4fad.data.generate.settings import Difficulty, Settings
+from pv4fad.data.generate.tables import GeneratedTables, generate_tables
+
+__all__ = [
+    "LEAK_LIMIT",
+    "SCENARIO",
+    "STEPS",
+    "AnomalyKind",
+    "ColumnLeak",
+    "Difficulty",
+    "GeneratedFolder",
+    "GeneratedTables",
+    "Settings",
+    "generate",
+    "generate_tables",
+    "kinds_file",
+    "leak_check",
+    "unexpected_leaks",
+]

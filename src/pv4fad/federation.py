@@ -43,7 +43,8 @@ class Federation:
         self, parameters: RunParameters, data: TrainingInput, observer: Observer | None = None
     ) -> None:
         """Propose a run and carry it through."""
-        self._transport(observer).deliver(self.payment_network.propose(parameters, data))
+        proposals = self.payment_network.propose(parameters, data)
+        self._transport(observer).deliver(self.payment_network.name, proposals)
 
     def rematch(
         self,
@@ -55,22 +56,21 @@ class Federation:
     ) -> None:
         """A further match for a trained model: more tables, or all of them anew (`replace`)."""
         proposals = self.payment_network.rematch(parameters, tables, replace=replace)
-        self._transport(observer).deliver(proposals)
+        self._transport(observer).deliver(self.payment_network.name, proposals)
 
     def score(
         self, run_id: str, data: ScoringInput, observer: Observer | None = None
     ) -> NDArray[np.int64]:
         """The vote total of each side of each transaction, (transactions, 2)."""
         batch, queries = self.payment_network.score(run_id, data)
-        self._transport(observer).deliver(queries)
+        self._transport(observer).deliver(self.payment_network.name, queries)
         return self.payment_network.votes(run_id, batch)
 
     def resume(self, observer: Observer | None = None) -> None:
         """Carry on after a crash: everybody sends again what may not have arrived."""
-        parties = (self.payment_network, *self.banks, self.aggregator)
-        self._transport(observer).deliver(
-            message for party in parties for message in party.unanswered()
-        )
+        transport = self._transport(observer)
+        for party in (self.payment_network, *self.banks, self.aggregator):
+            transport.deliver(party.name, party.unanswered())
 
     def _transport(self, observer: Observer | None) -> InProcessTransport:
         parties = (self.payment_network, *self.banks, self.aggregator)

@@ -53,7 +53,13 @@ class Case:
 
 
 def make_case(
-    seed: int, *, n_sets: int = 1, n_banks: int = 3, n_transactions: int = 120, n_bare: int = 15
+    seed: int,
+    *,
+    n_sets: int = 1,
+    n_banks: int = 3,
+    n_transactions: int = 120,
+    n_bare: int = 15,
+    n_trees: int = 3,
 ) -> Case:
     """A forest and data full of special cases.
 
@@ -62,7 +68,7 @@ def make_case(
     """
     rng = np.random.default_rng(seed)
     config = ForestConfig(
-        n_trees=3,
+        n_trees=n_trees,
         shape=RandomShape(height=3, conditions=ONE_SET if n_sets == 1 else TWO_SETS),
         slots=("risk",),
     )

@@ -1,21 +1,90 @@
 """Private training equals the trusted third party: counts, labels, model, exactly."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from tests.protocol.world import MODES, make_world
+from tests.protocol.world import MODES, KnownNoiseBank, make_world
+
+from pv4fad.forest.forest_file import from_document
+from pv4fad.parties.party import RunRecords
+
+# Every pair of values of two columns occurs; all 36 combinations are in the slow matrix.
+COVERING = [
+    (1, "routed", 1, "sealed"),
+    (1, "mixed", 2, "released"),
+    (1, "broadcast", 1, "released"),
+    (2, "routed", 2, "released"),
+    (2, "broadcast", 2, "sealed"),
+    (2, "mixed", 1, "sealed"),
+    (5, "routed", 1, "released"),
+    (5, "broadcast", 2, "sealed"),
+]
 
 
-def check_equal_to_the_trusted_third_party(world) -> None:
+def check_equal_to_the_trusted_third_party(world, noise=None) -> None:
     counts = world.oracle.counts(world.pairs)
+    labels = world.oracle.red_labels(counts, noise)
     assert np.array_equal(world.counts(), counts[:, :-1])
-    assert np.array_equal(world.labels(), world.oracle.red_labels(counts))
-    assert world.labels().any()
-    assert not world.labels().all()
+    assert np.array_equal(world.labels(), labels)
+    assert labels.any()
+    assert not labels.all()
 
 
-@pytest.mark.parametrize("model", ["sealed", "released"])
-@pytest.mark.parametrize("mode", MODES)
-def test_two_banks(mode, model):
-    world = make_world(seed=1, n_banks=2, mode=mode, model=model)
+@pytest.mark.parametrize(("n_banks", "mode", "n_sets", "model"), COVERING)
+def test_counts_and_labels_equal_those_of_a_trusted_third_party(n_banks, mode, n_sets, model):
+    """Ids at no bank, at a bank that is not asked, at several; institutions that take no part."""
+    world = make_world(seed=1, n_banks=n_banks, mode=mode, n_sets=n_sets, model=model)
     world.train()
     check_equal_to_the_trusted_third_party(world)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["sealed", "released"])
+@pytest.mark.parametrize("n_sets", [1, 2])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n_banks", [1, 2, 5])
+def test_every_combination_equals_the_trusted_third_party(n_banks, mode, n_sets, model):
+    world = make_world(seed=2, n_banks=n_banks, mode=mode, n_sets=n_sets, model=model, n_trees=12)
+    world.train()
+    check_equal_to_the_trusted_third_party(world)
+
+
+@pytest.mark.parametrize(
+    ("mode", "n_sets", "noise", "model"),
+    [("routed", 2, "per-bank", "sealed"), ("broadcast", 1, "distributed", "released")],
+)
+def test_with_noise_they_equal_his_plus_exactly_that_noise(mode, n_sets, noise, model):
+    """Two banks, one of them without a single account.  The noise makes ties and changes signs."""
+    world = make_world(
+        seed=3,
+        mode=mode,
+        n_sets=n_sets,
+        model=model,
+        noise=noise,
+        epsilon=Fraction(1),
+        honest_banks=2 if noise == "distributed" else 1,
+        bank_class=KnownNoiseBank,
+        without_accounts=(1,),
+        n_trees=8,
+    )
+    injected = world.inject_noise(np.random.default_rng(3))
+    world.train()
+    check_equal_to_the_trusted_third_party(world, injected)
+    counts = world.oracle.counts(world.pairs)
+    noisy = counts[:, :-1] + injected.reshape(len(counts), -1)
+    assert ((counts[:, :-1] > 0) & (noisy == 0)).any(), "no tie"
+    assert ((counts[:, :-1] > 0) & (noisy < 0)).any(), "no sign changed to minus"
+    assert ((counts[:, :-1] <= 0) & (noisy > 0)).any(), "no sign changed to plus"
+
+
+def test_the_payment_network_keeps_its_part_of_the_model():
+    """Training changes neither the trees nor the labels of green leaves."""
+    world = make_world(seed=1, n_banks=1)
+    world.train()
+    network = world.federation.payment_network
+    with network.store.transaction() as tx:
+        forest = from_document(RunRecords(tx, world.parameters.run_id).get_json("forest"))
+    assert forest == world.case.forest
+    green = world.oracle.green_labels(world.case.codes, world.case.labels, (1, 2))
+    assert np.array_equal(world.arrays(network, "green labels")["labels"], green)

@@ -42,6 +42,15 @@ def bare_id(bare: int) -> str:
     return f"ACC{bare:04d}"
 
 
+class KnownNoiseBank(Bank):
+    """A bank whose noise a test chooses.  Production code has no way to choose it."""
+
+    chosen_noise: np.ndarray
+
+    def _noise(self, parameters: RunParameters) -> np.ndarray:
+        return self.chosen_noise
+
+
 @dataclass
 class World:
     """A case of the forest's tests with real parties around it."""
@@ -75,6 +84,22 @@ class World:
             b = self.arrays(self.federation.banks[0], "label share")["b"]
             labels = (p + b) % np.uint64(self.parameters.plain_modulus)
         return labels.reshape(self.case.forest.sizes.n_groups, -1)
+
+    def inject_noise(self, rng: np.random.Generator) -> np.ndarray:
+        """Noise per sum, split over the banks: ties, changed signs, much and none of it."""
+        counts = self.oracle.counts(self.pairs)[:, :-1].ravel()
+        change = rng.integers(5, size=len(counts))
+        much = rng.integers(-300, 301, len(counts))
+        noise = np.select(
+            [change == 0, change == 1, change == 2, change == 3],
+            [-counts, -2 * counts - 1, 1 - counts, much],
+            0,
+        )
+        shares = rng.integers(-1000, 1001, (len(self.federation.banks), len(counts)))
+        shares[-1] = noise - shares[:-1].sum(axis=0)
+        for bank, share in zip(self.federation.banks, shares, strict=True):
+            bank.chosen_noise = share
+        return noise
 
     def counts(self) -> np.ndarray:
         """Σ_j (p_j − q_j), centred: what the counts are shared as."""
@@ -119,12 +144,29 @@ def make_world(
     bank_class: type[Bank] = Bank,
     pool: WorkerPool | None = None,
     store_of=MemoryStore,
+    n_trees: int = 3,
+    without_accounts: tuple[int, ...] = (),
     case: Case | None = None,
     train_rows: int | None = None,
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
 ) -> World:
-    """`train_rows`: how many transactions the model learns from, and knows the accounts of."""
-    case = addressed(case or make_case(seed, n_banks=n_banks, n_sets=n_sets), mode)
+    """`train_rows`: how many transactions the model learns from, and knows the accounts of.
+
+    `without_accounts`: banks that take part and hold none.
+    """
+    if case is None:
+        n_bare = 5 * n_trees  # as many accounts per tree, however many trees
+        case = make_case(
+            seed,
+            n_banks=n_banks,
+            n_sets=n_sets,
+            n_trees=n_trees,
+            n_bare=n_bare,
+            n_transactions=8 * n_bare,
+        )
+    case = addressed(case, mode)
+    held = {key: atoms for key, atoms in case.records.items() if key[0] not in without_accounts}
+    case = replace(case, records=held)
     config = CountConfig(bound=bound, class_weights=(1, 2))
     rows = slice(0, train_rows)
     used = np.unique(case.accounts.key_of[rows]) if train_rows else np.arange(len(case.keys))

@@ -35,8 +35,10 @@ class PublicKey:
     data: bytes = field(repr=False)
     relinearisation: bytes | None = field(default=None, repr=False)
 
-    def require_valid(self) -> None:
-        """Refuse bytes that are not keys of this ring."""
+    def require_valid(self, *, multiplies: bool = False) -> None:
+        """Refuse bytes that are not keys of this ring, or cannot do what is asked of them."""
+        if multiplies and not self.relinearisation:
+            raise CiphertextError("the relinearisation key is missing")
         Encryptor(self)
         Evaluator(self)
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from pv4fad.he.keys import PublicKey
 from pv4fad.parties.party import (
+    BANK,
     PAYMENT_NETWORK,
+    Accepts,
     Party,
     RunRecords,
     expect,
@@ -71,6 +74,13 @@ _STAGES = stages(Collecting, Comparing, Finished)
 class Aggregator(Party):
     """A of the protocol."""
 
+    accepts: ClassVar[Accepts] = {
+        RunProposal: (PAYMENT_NETWORK,),
+        NoisySums: (BANK,),
+        EncryptedDigits: (PAYMENT_NETWORK,),
+        ScoreReply: (BANK,),
+    }
+
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
         run = RunRecords(tx, message.address.run_id)
         match run.stage(_STAGES), message:
@@ -88,10 +98,11 @@ class Aggregator(Party):
     def _join(self, message: RunProposal, run: RunRecords) -> Iterable[Message]:
         parameters = RunParameters.from_json(message.parameters)
         expect(parameters.run_id == message.address.run_id, message, "parameters of another run")
-        run.put("parameters", message.parameters.encode())
+        public = PublicKey(parameters.match_ring, message.public_key, message.relinearisation_key)
+        public.require_valid(multiplies=True)
+        run.put("parameters", message.parameters)
         run.put("public key", message.public_key)
         run.put("relinearisation key", message.relinearisation_key)
-        _public_key(parameters, run).require_valid()
         run.put_arrays("sums", v=np.zeros(parameters.sizes.n_sums, np.uint64))
         run.put_stage(Collecting([]))
         return [Receipt(self._address(PAYMENT_NETWORK, message.address), of=message_id(message))]

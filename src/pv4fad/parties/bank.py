@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.errors import OrderError, ParameterError
+from pv4fad.errors import DataError, OrderError, ParameterError
 from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY, BankScoring
@@ -22,6 +23,7 @@ from pv4fad.parties.identity import Identity, PublicIdentity
 from pv4fad.parties.party import (
     AGGREGATOR,
     PAYMENT_NETWORK,
+    Accepts,
     Party,
     RunRecords,
     acknowledge_previous,
@@ -33,7 +35,7 @@ from pv4fad.parties.party import (
 from pv4fad.parties.store import Store, Transaction
 from pv4fad.privacy.ledger import Expense, require_affordable, spend
 from pv4fad.privacy.noise import discrete_laplace, polya_share
-from pv4fad.privacy.pairwise import pairwise_mask
+from pv4fad.privacy.pairwise import pairwise_mask, pairwise_seeds
 from pv4fad.protocol.count import AddUpJob, add_up
 from pv4fad.protocol.leaves import noisy_share
 from pv4fad.protocol.match import BlindJob, LayersJob, blind_indicators, sum_layers
@@ -94,6 +96,17 @@ _STAGES = stages(Joined, Matching, Matched, Counting, Released, Trained)
 
 class Bank(Party):
     """B_j of the protocol."""
+
+    accepts: ClassVar[Accepts] = {
+        RunProposal: (PAYMENT_NETWORK,),
+        Roster: (PAYMENT_NETWORK,),
+        EncryptedTable: (PAYMENT_NETWORK,),
+        MaskedProducts: (PAYMENT_NETWORK,),
+        LabelMasks: (AGGREGATOR,),
+        BlindedSetShares: (PAYMENT_NETWORK,),
+        LabelRequest: (PAYMENT_NETWORK,),
+        ScoreQuery: (PAYMENT_NETWORK,),
+    }
 
     def __init__(
         self,
@@ -193,7 +206,6 @@ class Bank(Party):
 
     def _checked_parameters(self, message: RunProposal) -> RunParameters:
         parameters = RunParameters.from_json(message.parameters)
-        expect(message.address.sender == PAYMENT_NETWORK, message, "not from the payment network")
         expect(parameters.run_id == message.address.run_id, message, "parameters of another run")
         expect(self.name in parameters.banks, message, "this bank takes no part")
         declared = parameters.banks[self.name]
@@ -208,8 +220,9 @@ class Bank(Party):
         self, message: RunProposal, parameters: RunParameters, run: RunRecords, keys: KeyPair
     ) -> BankKeys:
         public = PublicKey(parameters.match_ring, message.public_key, message.relinearisation_key)
-        public.require_valid()
-        run.put("parameters", message.parameters.encode())
+        public.require_valid(multiplies=True)
+        run.put("parameters", message.parameters)
+        run.put("account file", self._records.fingerprint.encode())
         run.put("public key", message.public_key)
         run.put("relinearisation key", message.relinearisation_key)
         run.put("own secret key", keys.secret.data)
@@ -235,8 +248,9 @@ class Bank(Party):
         for one in shown:
             expect(one.name in self._signing_keys, message, f"unknown bank {one.name}")
             one.require_signed_by(self._signing_keys[one.name])
-        others = {one.name: one.pairwise_key.hex() for one in shown if one.name != self.name}
-        run.put_json("others", others)
+        others = {one.name: one.pairwise_key for one in shown if one.name != self.name}
+        pairwise_seeds(self._identity.pairwise, others, parameters.run_id)  # refuses unfit keys
+        run.put_json("others", {name: key.hex() for name, key in others.items()})
         run.put_stage(Matching(0))
         return [Receipt(self._address(PAYMENT_NETWORK, message.address), of=message_id(message))]
 
@@ -248,6 +262,7 @@ class Bank(Party):
         plan, chunk = steps[done]
         here = message.address
         expect((here.table_id, here.index) == (plan.table_id, chunk), message, "not the next block")
+        self._require_same_records(run)
         blocks = parameters.blocks_of_chunk(plan, chunk)
         length = parameters.code.length
         expect(len(message.planes) == len(blocks) * length, message, "wrong number of ciphertexts")
@@ -284,6 +299,14 @@ class Bank(Party):
             run.put_stage(Counting(0) if parameters.purpose == "training" else Matched())
         address = self._address(PAYMENT_NETWORK, here, plan.table_id, chunk)
         return [BlindedIndicators(address, tuple(indicators), tuple(shares))]
+
+    def _require_same_records(self, run: RunRecords) -> None:
+        """All blocks of a match must show one version of the accounts."""
+        if run.get("account file") != self._records.fingerprint.encode():
+            raise DataError(
+                f"{self.name}: the account file is not the one that this match began with; "
+                "continue with that one, or start again"
+            )
 
     def _table(self, parameters: RunParameters, plan: TablePlan) -> BankTable:
         key = (parameters.run_id, plan.table_id)
@@ -331,6 +354,7 @@ class Bank(Party):
         self, message: Message, parameters: RunParameters, run: RunRecords, tx: Transaction
     ) -> NoisySums:
         """ε is spent in the transaction that stores the noisy sums, before they are sent."""
+        self._require_same_records(run)
         spend(tx, self._expense(parameters))
         n, t = parameters.sizes.n_sums, parameters.plain_modulus
         others = {name: bytes.fromhex(key) for name, key in run.get_json("others").items()}

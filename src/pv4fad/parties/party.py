@@ -14,7 +14,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,22 @@ from numpy.typing import NDArray
 from pv4fad.errors import OrderError, ProtocolError, StoreError
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.store import Store, Transaction
-from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.parameters import NOT_BANKS, RunParameters
 from pv4fad.protocol.wire import Address, Message, decode, digest, encode, message_id
 
-PAYMENT_NETWORK = "payment-network"
-AGGREGATOR = "aggregator"
+PAYMENT_NETWORK, AGGREGATOR = NOT_BANKS
+BANK = "bank"  # the role; which banks take part in a run its parameters say
+Accepts = Mapping[type[Message], tuple[str, ...]]
 
 
 class Party(ABC):
     """A participant: everything it keeps is in its store."""
+
+    accepts: ClassVar[Accepts]
+    """The kinds of messages it takes, and the roles it takes each from.
+
+    That a message comes from whom it says it comes from is for the transport to make sure.
+    """
 
     def __init__(self, name: str, store: Store, pool: WorkerPool) -> None:
         self.name = name
@@ -42,6 +49,11 @@ class Party(ABC):
         message = decode(data)
         if message.address.receiver != self.name:
             raise ProtocolError(f"a message for {message.address.receiver} reached {self.name}")
+        expect(
+            _role_of(message.address.sender) in self.accepts.get(type(message), ()),
+            message,
+            f"{self.name} takes no such message from this sender",
+        )
         identity, request = message_id(message), digest(data)
         stored = self.store.reply_to(identity, request)
         if stored is not None:
@@ -126,7 +138,7 @@ class RunRecords:
         raw = self.find("parameters")
         if raw is None:
             raise OrderError("a message of a run that this party has not been proposed")
-        return RunParameters.from_json(raw.decode())
+        return RunParameters.from_json(raw)
 
     def put_stage(self, stage: Any) -> None:
         """How far the run is: a frozen dataclass of plain values."""
@@ -149,6 +161,10 @@ def acknowledge_previous(run: RunRecords, tx: Transaction, chain: str, message: 
     run.put(f"chain/{chain}", message_id(message).encode())
 
 
+def _role_of(name: str) -> str:
+    return name if name in NOT_BANKS else BANK
+
+
 def stages(*kinds: type[Any]) -> dict[str, type[Any]]:
     """The stages of a party by name."""
     return {kind.__name__: kind for kind in kinds}
@@ -156,6 +172,8 @@ def stages(*kinds: type[Any]) -> dict[str, type[Any]]:
 
 def out_of_order(message: Message, stage: Any) -> OrderError:
     """A message that does not fit the stage."""
+    if stage is None:
+        return OrderError(f"{message_id(message)}: no such run has been proposed here")
     return OrderError(f"{message_id(message)} does not fit the stage {type(stage).__name__}")
 
 

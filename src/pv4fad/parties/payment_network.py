@@ -10,7 +10,8 @@ tables, then the masked products; at most `banks_at_once` chains are under way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,9 @@ from pv4fad.parties.network_stages import (
 )
 from pv4fad.parties.party import (
     AGGREGATOR,
+    BANK,
     PAYMENT_NETWORK,
+    Accepts,
     Party,
     RunRecords,
     acknowledge_previous,
@@ -64,13 +67,25 @@ from pv4fad.protocol.messages import (
 from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
 from pv4fad.protocol.scoring_messages import EncryptedLabels, ScoreReply, SetSharesOpened
 from pv4fad.protocol.tables import AccountKey, TableAccounts
-from pv4fad.protocol.wire import Address, Message, encode
+from pv4fad.protocol.wire import Address, Message, encode, id_of
 
 _STAGES = stages(Proposed, Running, Matched, Comparing, Revealing, Trained, Scoring, Scored)
 
 
 class PaymentNetwork(Party):
     """S of the protocol."""
+
+    accepts: ClassVar[Accepts] = {
+        BankKeys: (BANK,),
+        Receipt: (BANK, AGGREGATOR),
+        BlindedIndicators: (BANK,),
+        BlindedSums: (AGGREGATOR,),
+        SharedLabels: (AGGREGATOR,),
+        LabelMasks: (AGGREGATOR,),
+        SetSharesOpened: (BANK,),
+        EncryptedLabels: (BANK,),
+        ScoreReply: (BANK, AGGREGATOR),
+    }
 
     def __init__(self, store: Store, pool: WorkerPool, banks_at_once: int = 1) -> None:
         super().__init__(PAYMENT_NETWORK, store, pool)
@@ -179,8 +194,8 @@ class PaymentNetwork(Party):
         tx: Transaction,
     ) -> list[bytes]:
         run = RunRecords(tx, parameters.run_id, epoch)
-        text = parameters.model_dump_json()
-        run.put("parameters", text.encode())
+        text = parameters.model_dump_json().encode()
+        run.put("parameters", text)
         run.put("secret key", keys.secret.data)
         run.put("public key", keys.public.data)
         run.put("relinearisation key", keys.public.relinearisation or b"")
@@ -199,7 +214,7 @@ class PaymentNetwork(Party):
             )
             for receiver in self._partners(parameters)
         ]
-        tx.record_reply(f"{parameters.run_id}/propose/{epoch}", b"", proposals)
+        tx.record_reply(_proposing(address), b"", proposals)
         return proposals
 
     def _partners(self, parameters: RunParameters) -> list[str]:
@@ -221,7 +236,7 @@ class PaymentNetwork(Party):
         run = RunRecords(tx, message.address.run_id, message.address.epoch)
         match run.stage(_STAGES), message:
             case Proposed(answered), BankKeys() | Receipt():
-                return self._admit(message, run, answered)
+                return self._admit(message, run, answered, tx)
             case Running(answered), BlindedIndicators() | Receipt():
                 return self._advance(message, run, answered, tx)
             case Running(answered), BlindedSums():
@@ -237,16 +252,15 @@ class PaymentNetwork(Party):
                 return self._scoring.advance(message, run.of_epoch(0), run, stage)
             case Revealing(), LabelMasks():
                 return self._reveal_labels(message, run)
-            # The last bank's receipt can be overtaken by what follows from it.
-            case Comparing() | Revealing() | Trained() | Scored(), Receipt():
-                return []
+            case Comparing() | Revealing() | Trained(), Receipt():
+                return self._note_late_receipt(message, run)
             case stage, _:
                 raise out_of_order(message, stage)
 
     # Row 0: keys.
 
     def _admit(
-        self, message: BankKeys | Receipt, run: RunRecords, answered: list[str]
+        self, message: BankKeys | Receipt, run: RunRecords, answered: list[str], tx: Transaction
     ) -> Iterable[Message]:
         parameters, sender = run.parameters(), message.address.sender
         expect(sender not in answered, message, "has answered already")
@@ -262,10 +276,12 @@ class PaymentNetwork(Party):
             run.put(f"bank/{sender}/identity", message.identity)
         else:
             expect(sender == AGGREGATOR, message, "a bank answers with its keys")
+            _expect_receipt_of(RunProposal, message)
         answered = [*answered, sender]
         if len(answered) < len(self._partners(parameters)):
             run.put_stage(Proposed(answered))
             return []
+        tx.acknowledge(_proposing(message.address))
         begun = list(parameters.banks)[: self._banks_at_once]
         run.put_stage(Running(dict.fromkeys(begun, 0)))
         return [self._step(parameters, run, bank, 0, message.address) for bank in begun]
@@ -339,8 +355,17 @@ class PaymentNetwork(Party):
             message,
             "not what was asked",
         )
-        if isinstance(message, BlindedIndicators) and step.plan is not None:
+        if isinstance(message, Receipt):
+            _expect_receipt_of(step.kind, message)
+        elif step.plan is not None:
             keep_shares(message, parameters, step.plan, step.chunk, run=run, pool=self.pool)
+
+    def _note_late_receipt(self, message: Receipt, run: RunRecords) -> Iterable[Message]:
+        """The last receipt of a bank can be overtaken by what follows from its sums."""
+        parameters, bank = run.parameters(), message.address.sender
+        expect(bank in parameters.banks, message, "takes no part in this run")
+        self._take_answer(message, parameters, run, len(_steps(parameters, bank)) - 1)
+        return []
 
     # Compare and labels.
 
@@ -348,7 +373,6 @@ class PaymentNetwork(Party):
         self, message: BlindedSums, run: RunRecords, answered: dict[str, int]
     ) -> Iterable[Message]:
         parameters = run.parameters()
-        expect(message.address.sender == AGGREGATOR, message, "not from the aggregator")
         all_sent = all(
             answered.get(bank, 0) + 1 >= len(_steps(parameters, bank)) for bank in parameters.banks
         )
@@ -378,7 +402,6 @@ class PaymentNetwork(Party):
         self, message: SharedLabels, run: RunRecords, done: int
     ) -> Iterable[Message]:
         parameters, block = run.parameters(), message.address.index
-        expect(message.address.sender == AGGREGATOR, message, "not from the aggregator")
         expect(block == done, message, f"block {done} is next")
         secret = SecretKey(parameters.match_ring, run.get("secret key"))
         (opened,) = self.pool.map(open_indicators, [OpenJob(secret, (message.ciphertext,))])
@@ -393,7 +416,6 @@ class PaymentNetwork(Party):
 
     def _reveal_labels(self, message: LabelMasks, run: RunRecords) -> Iterable[Message]:
         parameters = run.parameters()
-        expect(message.address.sender == AGGREGATOR, message, "not from the aggregator")
         t = parameters.plain_modulus
         expect_residues(message, message.residues, parameters.sizes.n_leaves, t)
         labels = (run.get_arrays("label share")["p"] + message.residues) % np.uint64(t)
@@ -401,6 +423,17 @@ class PaymentNetwork(Party):
         run.put_arrays("labels", labels=labels.astype(np.int8))
         run.put_stage(Trained())
         return []
+
+
+def _proposing(address: Address) -> str:
+    """The name under which the proposals of a match wait for their answers."""
+    return f"{address.run_id}/propose/{address.epoch}"
+
+
+def _expect_receipt_of(kind: type[Message], message: Receipt) -> None:
+    here = message.address
+    asked = replace(here, sender=here.receiver, receiver=here.sender)
+    expect(message.of == id_of(kind, asked), message, "a receipt of something else")
 
 
 def _last_epoch(training: RunRecords) -> int:

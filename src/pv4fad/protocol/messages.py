@@ -16,9 +16,9 @@ _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
 
 @wire_message("run-proposal", max_bytes=64 * _MIB)
 class RunProposal(Message):
-    """PaymentNetwork → all: the run's parameters and the payment network's public keys."""
+    """PaymentNetwork → all: the run's parameters (JSON) and the payment network's public keys."""
 
-    parameters: str
+    parameters: bytes
     public_key: bytes
     relinearisation_key: bytes
 

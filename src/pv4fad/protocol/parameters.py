@@ -34,10 +34,8 @@ LOG2_LAYERS = -40.0  # a bin of a bank holds more accounts than were planned for
 LOG2_DISTANCE = -30.0  # everything sanitised in a run, from uniform
 LOG2_FALSE_MATCH = -20.0  # two different accounts pass for one, anywhere in a run
 
-PAYMENT_NETWORK = "payment-network"
-AGGREGATOR = "aggregator"
+NOT_BANKS = ("payment-network", "aggregator")  # the names of the other parties
 BROADCAST = "broadcast"  # the table that all banks get
-_TAKEN_NAMES = {PAYMENT_NETWORK, AGGREGATOR, BROADCAST}
 
 _MESSAGE_BYTES = 100 * 2**20  # of ciphertexts in one message, about
 # A proposal comes from another party: no more work and memory than this follows from it.
@@ -146,7 +144,7 @@ class RunParameters(ValidatedModel):
             if not plan.broadcast and len(plan.banks) != 1:
                 raise ParameterError(f"table {plan.table_id} is routed, but goes to several banks")
         for bank in self.banks:
-            if bank in _TAKEN_NAMES:
+            if bank in (*NOT_BANKS, BROADCAST):
                 raise ParameterError(f"banks: {bank} cannot be the name of a bank")
             if not self.tables_of(bank):
                 raise ParameterError(f"tables: bank {bank} gets none, so it could not add noise")

@@ -1,4 +1,8 @@
-"""All parties in one process.  Only encoded bytes pass between them, as over a network."""
+"""All parties in one process.  Only encoded bytes pass between them, as over a network.
+
+Channels are authenticated: a message that names another sender than the party it comes from is
+refused before its receiver sees it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from pv4fad.errors import Pv4fadError
+from pv4fad.errors import ProtocolError, Pv4fadError
 from pv4fad.protocol.wire import Message, decode, message_id
 
 
@@ -26,22 +30,28 @@ class InProcessTransport:
     def __init__(self, parties: Mapping[str, Endpoint], observer: Observer | None = None) -> None:
         self._parties = dict(parties)
         self._observer = observer
-
-    def deliver(self, messages: Iterable[bytes]) -> None:
-        """Deliver the messages, and all that is sent in answer."""
-        queue = deque(messages)
         # After a crash a message can be waiting at its sender and at whoever answered it.
-        delivered: set[str] = set()
+        self._delivered: set[str] = set()
+
+    def deliver(self, sender: str, messages: Iterable[bytes]) -> None:
+        """Deliver a party's messages, and all that is sent in answer."""
+        queue = deque((sender, data) for data in messages)
         while queue:
-            data = queue.popleft()
+            sender, data = queue.popleft()
             message = decode(data)
-            if message_id(message) in delivered:
+            address = message.address
+            if address.sender != sender:
+                raise ProtocolError(f"{sender} sent {message_id(message)}: not its own name")
+            if address.receiver not in self._parties:
+                raise ProtocolError(f"{message_id(message)}: there is no such receiver")
+            if message_id(message) in self._delivered:
                 continue
-            delivered.add(message_id(message))
+            self._delivered.add(message_id(message))
             if self._observer is not None:
                 self._observer(message, len(data))
-            receiver = message.address.receiver
+            del message  # a hundred megabytes, which the receiver decodes for itself
             try:
-                queue.extend(self._parties[receiver].handle(data))
+                replies = self._parties[address.receiver].handle(data)
             except Pv4fadError as error:
-                raise type(error)(f"{receiver}: {error}") from error
+                raise type(error)(f"{address.receiver}: {error}") from error
+            queue.extend((address.receiver, reply) for reply in replies)

@@ -1,0 +1,307 @@
+"""A message that does not fit is refused with the right error, and changes nothing at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.protocol.recording import Event, Recording, changed, party_with, recorded_run
+
+from pv4fad.errors import CiphertextError, OrderError, ParameterError, ProtocolError, WireError
+from pv4fad.parties.identity import Identity
+from pv4fad.protocol.messages import (
+    BankKeys,
+    BlindedIndicators,
+    BlindedSums,
+    EncryptedDigits,
+    EncryptedTable,
+    LabelMasks,
+    MaskedProducts,
+    NoisySums,
+    Receipt,
+    Roster,
+    RunProposal,
+    SharedLabels,
+)
+
+PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
+KINDS = (
+    RunProposal,
+    BankKeys,
+    Roster,
+    Receipt,
+    EncryptedTable,
+    BlindedIndicators,
+    MaskedProducts,
+    NoisySums,
+    BlindedSums,
+    EncryptedDigits,
+    SharedLabels,
+    LabelMasks,
+)
+# Where a message carries ciphertexts or residues.
+CIPHERTEXTS = [
+    (EncryptedTable, "planes"),
+    (BlindedIndicators, "indicators"),
+    (BlindedIndicators, "encrypted_shares"),
+    (MaskedProducts, "ciphertexts"),
+    (EncryptedDigits, "one_hot"),
+]
+RESIDUES = [NoisySums, BlindedSums, LabelMasks]
+by_name = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+
+
+@pytest.fixture(scope="module")
+def run() -> Recording:
+    return recorded_run()
+
+
+def refuses(event: Event, data: bytes, error: type[Exception], match: str = ".") -> None:
+    """The receiver, as it was when the message of the event came, refuses these bytes instead."""
+    party = event.party()
+    with pytest.raises(error, match=match):
+        party.handle(data)
+    assert party.store._records == event.before
+
+
+@by_name
+def test_a_repeated_message_gets_the_stored_bytes_and_changes_nothing(run, kind):
+    for event in run.of(kind):
+        party = party_with(event.receiver, event.after)
+        assert party.handle(event.data) == event.replies
+        assert party.store._records == event.after
+
+
+@by_name
+def test_a_repeated_id_with_other_content_is_refused(run, kind):
+    event = run.of(kind)[0]
+    party = party_with(event.receiver, event.after)
+    other = event.data[:-1] + bytes([event.data[-1] ^ 1])
+    if kind is Receipt:  # its content is in the header
+        other = changed(event.message, of="something else")
+    with pytest.raises(OrderError, match="other content"):
+        party.handle(other)
+    assert party.store._records == event.after
+
+
+def any_order(first: Event, second: Event) -> bool:
+    """Several parties answer the proposal, several banks send sums: in whatever order.
+
+    And the last bank's receipt can be overtaken by what follows from its sums.
+    """
+    kinds = {first.kind, second.kind}
+    receipts = [event.message for event in (first, second) if event.kind is Receipt]
+    of_proposal = all("run-proposal" in one.of for one in receipts)
+    of_last_sums = all("/broadcast/0/masked-products" in one.of for one in receipts)
+    return (
+        kinds == {NoisySums}
+        or (kinds <= {BankKeys, Receipt} and of_proposal)
+        or (kinds == {Receipt, BlindedSums} and of_last_sums and "bank02" in receipts[0].of)
+    )
+
+
+@pytest.mark.parametrize("receiver", PARTIES)
+def test_a_message_before_its_time_is_refused(run, receiver):
+    """Every message of the run, at every earlier moment of its receiver."""
+    mine = [event for event in run.events if event.receiver.name == receiver]
+    tried = 0
+    for number, later in enumerate(mine):
+        for earlier in mine[:number]:
+            if not any_order(earlier, later):
+                refuses(earlier, later.data, ProtocolError)
+                tried += 1
+    assert tried >= len(mine) - 2
+
+
+@pytest.mark.parametrize("receiver", PARTIES)
+def test_a_message_after_its_time_changes_nothing(run, receiver):
+    """Handled before: its stored answer, or none if that is known to have arrived."""
+    mine = [event for event in run.events if event.receiver.name == receiver]
+    for number, earlier in enumerate(mine):
+        for later in mine[number + 1 :]:
+            party = later.party()
+            assert party.handle(earlier.data) in (earlier.replies, [])
+            assert party.store._records == later.before
+
+
+@by_name
+def test_a_message_for_somebody_else_is_refused(run, kind):
+    for event in run.of(kind)[:1]:
+        for other in PARTIES:
+            if other != event.receiver.name:
+                refuses(event, changed(event.message, receiver=other), ProtocolError, "reached")
+
+
+@by_name
+def test_a_message_from_the_wrong_sender_is_refused(run, kind):
+    """Also from one bank in place of another, and from a bank that takes no part."""
+    for event in run.of(kind):
+        for other in (*PARTIES, "bank03"):
+            data = changed(event.message, sender=other)
+            answers_in_any_order = (
+                event.kind in (NoisySums, BankKeys) and other in run.world.parameters.banks
+            )
+            if data != event.data and not answers_in_any_order:
+                refuses(event, data, ProtocolError)
+
+
+def test_keys_and_sums_of_one_bank_do_not_pass_for_those_of_another(run):
+    """They may come in any order, so it is the content that shows it."""
+    for event in run.of(BankKeys):
+        (other,) = {"bank01", "bank02"} - {event.message.address.sender}
+        refuses(event, changed(event.message, sender=other), ProtocolError)
+    second = run.of(NoisySums)[1]
+    (other,) = {"bank01", "bank02"} - {second.message.address.sender}
+    refuses(second, changed(second.message, sender=other), OrderError, "came before")
+
+
+@by_name
+def test_a_message_of_a_run_that_nobody_proposed_is_refused(run, kind):
+    error, match = (
+        (OrderError, "no such run") if kind is not RunProposal else (ProtocolError, "another run")
+    )
+    for event in run.of(kind)[:1]:
+        refuses(event, changed(event.message, run_id="another"), error, match)
+
+
+@by_name
+def test_a_truncated_or_lengthened_message_is_refused(run, kind):
+    event = run.of(kind)[0]
+    for data in (event.data[:-1], event.data + b"\0", event.data[:20], b""):
+        refuses(event, data, WireError)
+
+
+@pytest.mark.parametrize(("kind", "field"), CIPHERTEXTS)
+def test_a_ciphertext_too_few_or_too_many_is_refused(run, kind, field):
+    event = run.of(kind)[0]
+    message = event.message
+    there = getattr(message, field)
+    for wrong in (there[:-1], (*there, there[0]), ()):
+        refuses(event, changed(message, **{field: wrong}), ProtocolError, "wrong number")
+
+
+def foreign_ciphertexts(run: Recording, right: bytes) -> list[bytes]:
+    """Truncated, damaged, of another ring, of another level: never of use, whatever is expected."""
+    indicators = run.of(BlindedIndicators)[0].message
+    others = (
+        run.of(EncryptedTable)[0].message.planes[0],
+        indicators.indicators[0],
+        indicators.encrypted_shares[0],
+        run.of(MaskedProducts)[0].message.ciphertexts[0],
+    )
+    damaged = bytearray(right)
+    damaged[-8:] = b"\xff" * 8  # a residue beyond its prime
+    return [
+        right[:-1],
+        b"",
+        bytes(len(right)),
+        bytes(damaged),
+        *(other for other in others if len(other) != len(right)),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "field"), CIPHERTEXTS)
+def test_a_ciphertext_that_is_not_of_the_expected_kind_is_refused(run, kind, field):
+    event = run.of(kind)[0]
+    message = event.message
+    there = getattr(message, field)
+    for wrong in foreign_ciphertexts(run, there[-1]):
+        refuses(event, changed(message, **{field: (*there[:-1], wrong)}), CiphertextError)
+
+
+def test_label_shares_that_are_not_a_ciphertext_are_refused(run):
+    (event,) = run.of(SharedLabels)
+    for wrong in foreign_ciphertexts(run, event.message.ciphertext):
+        refuses(event, changed(event.message, ciphertext=wrong), CiphertextError)
+
+
+@pytest.mark.parametrize("kind", RESIDUES)
+def test_residues_out_of_range_or_in_a_wrong_number_are_refused(run, kind):
+    event = run.of(kind)[0]
+    t, there = run.world.parameters.plain_modulus, event.message.residues
+    beyond = there.copy()
+    beyond[-1] = t
+    huge = there.copy()
+    huge[0] = 2**64 - 1
+    for wrong in (beyond, huge, there[:-1], np.append(there, there[:1]), there.reshape(1, -1)):
+        refuses(event, changed(event.message, residues=wrong), ProtocolError)
+
+
+@pytest.mark.parametrize("receiver", ["bank01", "aggregator"])
+@pytest.mark.parametrize("field", ["public_key", "relinearisation_key"])
+def test_a_proposal_with_unfit_keys_is_refused(run, receiver, field):
+    (event,) = run.of(RunProposal, receiver)
+    for wrong in (b"", b"nonsense", getattr(event.message, field)[:-1]):
+        refuses(event, changed(event.message, **{field: wrong}), CiphertextError)
+
+
+@pytest.mark.parametrize("receiver", ["bank01", "aggregator"])
+def test_a_proposal_with_unfit_parameters_is_refused(run, receiver):
+    (event,) = run.of(RunProposal, receiver)
+    for wrong in (
+        b"",
+        b"{}",
+        b"\xff",
+        event.message.parameters.replace(b'"bound":3', b'"bound":0'),
+    ):
+        refuses(event, changed(event.message, parameters=wrong), ParameterError)
+
+
+def test_a_bank_does_not_join_a_run_without_it(run):
+    (event,) = run.of(RunProposal, "bank01")
+    text = event.message.parameters.replace(b'"bank01"', b'"bank07"')
+    refuses(event, changed(event.message, parameters=text), ProtocolError, "takes no part")
+
+
+def test_keys_of_a_bank_are_checked_when_they_come(run):
+    event = run.of(BankKeys)[0]
+    refuses(event, changed(event.message, public_key=b"nonsense"), CiphertextError)
+    refuses(event, changed(event.message, identity=b"nonsense"), ProtocolError)
+
+
+def test_a_roster_with_a_foreign_signing_key_is_refused(run):
+    """Whoever relays the keys cannot put itself in the middle."""
+    event = run.of(Roster, "bank01")[0]
+    own, other = event.message.identities
+    impostor = Identity.generate("bank02").public().to_bytes()
+    stranger = Identity.generate("bank03").public().to_bytes()
+    for wrong, match in (
+        ((own, impostor), "another signing key"),
+        ((impostor, other), "not exactly"),
+        ((own,), "not exactly"),
+        ((own, other, other), "not exactly"),
+        ((own, other, stranger), "not exactly"),
+        ((own, other[:-1]), "not signed"),
+    ):
+        refuses(event, changed(event.message, identities=wrong), ProtocolError, match)
+
+
+def test_a_receipt_of_something_else_is_refused(run):
+    for event in run.of(Receipt):
+        refuses(event, changed(event.message, of="something else"), ProtocolError, "something else")
+
+
+def test_the_receipt_of_the_last_sums_may_be_late_but_only_once_and_only_that_one(run):
+    """Another transport can deliver the aggregator's message first."""
+    (comparison,) = run.of(BlindedSums)
+    late = [e for e in run.of(Receipt) if e.message.address.sender == "bank02"][-1]
+    party = late.party()
+    assert party.handle(comparison.data)
+    after = dict(party.store._records)
+    with pytest.raises(ProtocolError):
+        party.handle(changed(late.message, table_id="bank02"))
+    with pytest.raises(ProtocolError):
+        party.handle(changed(late.message, sender="bank03"))
+    with pytest.raises(ProtocolError):
+        party.handle(changed(late.message, epoch=1))
+    assert party.store._records == after
+    assert party.handle(late.data) == []
+
+
+def test_no_refusal_shows_a_value(run):
+    """Errors name what is wrong: no residue, no key, no id of an account."""
+    event = run.of(NoisySums)[0]
+    t = run.world.parameters.plain_modulus
+    residues = np.full_like(event.message.residues, t + 12345)
+    with pytest.raises(ProtocolError) as caught:
+        event.party().handle(changed(event.message, residues=residues))
+    assert str(t + 12345) not in str(caught.value)

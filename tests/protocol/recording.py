@@ -1,0 +1,125 @@
+"""A training run with everything each party received, and its store just before it did.
+
+From there a party can be asked again: the same message, another one, or with a mask taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+from tests.protocol.world import KnownNoiseBank, World, make_world
+
+from pv4fad.parties.party import Party, RunRecords
+from pv4fad.parties.store import MemoryStore
+from pv4fad.protocol.wire import Address, Message, decode, encode
+
+
+@dataclass(frozen=True)
+class Event:
+    """One message that arrived, and what was said in answer."""
+
+    data: bytes = field(repr=False)
+    kind: type[Message]
+    receiver: Party
+    before: dict[str, bytes] = field(repr=False)
+    after: dict[str, bytes] = field(repr=False)
+    replies: list[bytes] = field(repr=False)
+
+    @property
+    def message(self) -> Any:
+        return decode(self.data)
+
+    def party(self) -> Party:
+        """The receiver as it was just before the message."""
+        return party_with(self.receiver, self.before)
+
+    def answers(self) -> list[Any]:
+        """What the receiver answered."""
+        return [decode(reply) for reply in self.replies]
+
+    def replayed(self) -> list[Any]:
+        """What the receiver answers if it gets the message at that point once more."""
+        return [decode(reply) for reply in self.party().handle(self.data)]
+
+
+@dataclass
+class Recording:
+    """All events of a run, in order."""
+
+    world: World
+    injected: np.ndarray
+    events: list[Event] = field(default_factory=list)
+
+    def of(self, kind: type[Message], receiver: str | None = None) -> list[Event]:
+        """The events with this kind of message."""
+        return [e for e in self.events if e.kind is kind and receiver in (None, e.receiver.name)]
+
+    def record(self, party: Party, name: str) -> bytes:
+        """A record of the finished run."""
+        return party.store.get(f"run/{self.world.parameters.run_id}/{name}")
+
+    def arrays_before(self, event: Event, name: str) -> dict[str, np.ndarray]:
+        """Arrays that the receiver had when the message came."""
+        with event.party().store.transaction() as tx:
+            return RunRecords(tx, self.world.parameters.run_id).get_arrays(name)
+
+
+def party_with(party: Party, records: dict[str, bytes]) -> Party:
+    """The party with another store."""
+    clone = copy(party)
+    vars(clone).pop("handle", None)
+    clone.store = MemoryStore(party.name)
+    clone.store._records = dict(records)
+    return clone
+
+
+def small_world(seed: int) -> tuple[World, np.ndarray]:
+    """Two banks, a table for each and a broadcast table, sealed, with noise that tests know."""
+    world = make_world(
+        seed,
+        n_banks=2,
+        mode="mixed",
+        n_trees=16,
+        epsilon=Fraction(1),
+        noise="distributed",
+        honest_banks=2,
+        bank_class=KnownNoiseBank,
+    )
+    return world, world.inject_noise(np.random.default_rng(seed))
+
+
+@cache
+def recorded_run() -> Recording:
+    """One run for all tests that look into it."""
+    recording = Recording(*small_world(seed=1))
+
+    def recorded(party: Party) -> Callable[[bytes], list[bytes]]:
+        handle = party.handle
+
+        def wrapper(data: bytes) -> list[bytes]:
+            before = dict(party.store._records)
+            replies = handle(data)
+            after = dict(party.store._records)
+            recording.events.append(Event(data, type(decode(data)), party, before, after, replies))
+            return replies
+
+        return wrapper
+
+    federation = recording.world.federation
+    for party in (federation.payment_network, *federation.banks, federation.aggregator):
+        party.handle = recorded(party)
+    recording.world.train()
+    return recording
+
+
+def changed(message: Message, **changes: Any) -> bytes:
+    """The message with other fields, or with other entries in its address."""
+    entries = {one.name for one in fields(Address)}
+    address = {name: changes.pop(name) for name in list(changes) if name in entries}
+    return encode(replace(message, address=replace(message.address, **address), **changes))

@@ -1,0 +1,261 @@
+"""What each party sees in training is what it may know: public sizes and uniform values.
+
+Every check is also made on a run from which one mask was taken away, and must then fail.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.he.phase import phase
+from tests.protocol.recording import Recording, recorded_run, small_world
+from tests.protocol.uniformity import are_uniform_and_fresh, is_uniform
+
+import pv4fad.he.sanitise
+import pv4fad.parties.aggregator
+import pv4fad.parties.bank
+import pv4fad.protocol.count
+import pv4fad.protocol.match
+from pv4fad.he.keys import Decryptor, SecretKey
+from pv4fad.he.ring import Ring
+from pv4fad.protocol.leaves import masked_leaves
+from pv4fad.protocol.messages import (
+    BlindedIndicators,
+    BlindedSums,
+    LabelMasks,
+    MaskedProducts,
+    NoisySums,
+    SharedLabels,
+)
+
+
+@pytest.fixture(scope="module")
+def run() -> Recording:
+    return recorded_run()
+
+
+def envelope(message, size):
+    address = message.address
+    return (message.kind, address.sender, address.receiver, address.table_id, address.index, size)
+
+
+def test_kinds_order_and_sizes_of_messages_do_not_depend_on_anybodys_data(run):
+    """Another seed: other transactions, trees, accounts, flags, labels and noise."""
+    other, _ = small_world(seed=2)
+    assert other.case.records != run.world.case.records
+    assert other.case.forest.trees != run.world.case.forest.trees
+    seen = []
+    other.train(lambda message, size: seen.append(envelope(message, size)))
+    assert seen == [envelope(event.message, len(event.data)) for event in run.events]
+
+
+# What a party opens, as rows of residues.  Each function takes the answers that carry it.
+
+
+def of_kind(answers, kind):
+    (found,) = (message for message in answers if isinstance(message, kind))
+    return found
+
+
+def network_key(run) -> SecretKey:
+    network = run.world.federation.payment_network
+    return SecretKey(run.world.parameters.match_ring, run.record(network, "secret key"))
+
+
+def bank_key(run, name: str) -> SecretKey:
+    (bank,) = (one for one in run.world.federation.banks if one.name == name)
+    return SecretKey(run.world.parameters.share_ring, run.record(bank, "own secret key"))
+
+
+def opened(ciphertexts, secret: SecretKey) -> np.ndarray:
+    ring, decryptor = Ring.of(secret.ring), Decryptor(secret)
+    return np.stack([decryptor.decrypt(ring.load(one, 1)) for one in ciphertexts])
+
+
+def indicator_ciphertexts(run, answers):
+    return of_kind(answers, BlindedIndicators).indicators, network_key(run)
+
+
+def product_ciphertexts(run, answers):
+    message = of_kind(answers, MaskedProducts)
+    return message.ciphertexts, bank_key(run, message.address.receiver)
+
+
+def label_ciphertexts(run, answers):
+    return (of_kind(answers, SharedLabels).ciphertext,), network_key(run)
+
+
+def opened_indicators(run, answers):
+    """u_k, every bin and atom, at the payment network."""
+    return opened(*indicator_ciphertexts(run, answers))
+
+
+def opened_products(run, answers):
+    """Every slot of every masked product, at a bank."""
+    return opened(*product_ciphertexts(run, answers))
+
+
+def label_share(run, answers):
+    """label − b in every slot, used or not, at the payment network."""
+    return opened(*label_ciphertexts(run, answers))
+
+
+def noisy_sums(run, answers):
+    """What the aggregator gets from one bank."""
+    return of_kind(answers, NoisySums).residues[np.newaxis]
+
+
+def masked_leaf_sums(run, answers):
+    """w = D + r of every leaf, at the payment network."""
+    (event,) = run.of(BlindedSums)
+    p, n_path = run.arrays_before(event, "sums")["p"], run.arrays_before(event, "counts")["n_path"]
+    blinded = of_kind(answers, BlindedSums).residues
+    return masked_leaves(blinded, p, n_path, run.world.parameters.plain_modulus).reshape(1, -1)
+
+
+def sums_per_bank(run, answers):
+    """V_j + p_j: what payment network and aggregator together know of one bank's sums."""
+    v, t = noisy_sums(run, answers), run.world.parameters.plain_modulus
+    return (v + own_share_for(run, of_kind(answers, NoisySums).address.sender)) % np.uint64(t)
+
+
+def own_share_for(run, bank: str) -> np.ndarray:
+    """p_j: by how much the payment network's share grew while it served bank j."""
+    t = np.uint64(run.world.parameters.plain_modulus)
+    mine = [event for event in run.events if event.message.address.sender == bank]
+    mine = [event for event in mine if event.receiver.name == "payment-network"]
+    before, after = (run.arrays_before(event, "sums")["p"] for event in (mine[1], mine[-1]))
+    return ((after + t - before) % t).ravel()
+
+
+def sent_with(run, kind):
+    """The events whose answers carry this kind of message."""
+    return [event for event in run.events if any(isinstance(one, kind) for one in event.answers())]
+
+
+VIEWS = {
+    opened_indicators: BlindedIndicators,
+    opened_products: MaskedProducts,
+    noisy_sums: NoisySums,
+    masked_leaf_sums: BlindedSums,
+    label_share: SharedLabels,
+    sums_per_bank: NoisySums,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)
+def test_what_a_party_can_open_is_uniform(run, view):
+    events = sent_with(run, VIEWS[view])
+    assert events
+    for event in events:
+        rows = view(run, event.answers())
+        assert are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+
+
+def test_the_label_share_of_a_bank_is_uniform_and_the_same_at_all_banks(run):
+    shares = [event.message.residues for event in run.of(LabelMasks)]
+    assert len(shares) == 2
+    assert np.array_equal(*shares)
+    assert is_uniform(shares[0], run.world.parameters.plain_modulus)
+
+
+def test_all_banks_together_give_the_coalition_the_noisy_sums_and_no_more(run):
+    """Σ_j (V_j + p_j) is what S + A may learn: the check above is about the right values."""
+    t = run.world.parameters.plain_modulus
+    per_bank = [sums_per_bank(run, event.answers()) for event in sent_with(run, NoisySums)]
+    total = (sum(one.astype(np.int64) for one in per_bank).ravel() + t // 2) % t - t // 2
+    counts = run.world.oracle.counts(run.world.pairs)[:, :-1].ravel()
+    assert np.array_equal(total, counts + run.injected)
+
+
+def test_no_bank_receives_the_same_masked_values_as_another(run):
+    first, second = (event.message.residues for event in run.of(NoisySums))
+    t = run.world.parameters.plain_modulus
+    assert is_uniform((first + np.uint64(t) - second) % np.uint64(t), t)
+
+
+# The noise of what a key holder gets back.
+
+RETURNED = {
+    indicator_ciphertexts: (BlindedIndicators, "match"),
+    product_ciphertexts: (MaskedProducts, "linear"),
+    label_ciphertexts: (SharedLabels, "compare"),
+}
+
+
+def noise_is_the_flood(run, ciphertexts, secret: SecretKey, circuit: str) -> bool:
+    """The phases fill the range of the flood evenly: at least 16384 of them in 256 cells."""
+    ring, flood = Ring.of(secret.ring), run.world.parameters.bounds[circuit].flood
+    scale = ring.plain_modulus * 2.0**flood.range_bits
+    for dropped in ring.primes[1 : flood.n_primes]:
+        scale /= dropped
+    phases = np.concatenate([phase(ring.load(one, 1), secret) for one in ciphertexts[:2]])
+    fractions = (phases.astype(float) / scale + 1) / 2
+    inside = np.clip(fractions, 0, 1 - 1e-12)
+    return is_uniform((inside * 2**20).astype(np.int64), 2**20)
+
+
+@pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
+def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
+    kind, circuit = RETURNED[returned]
+    event = sent_with(run, kind)[0]
+    assert noise_is_the_flood(run, *returned(run, event.answers()), circuit)
+
+
+# Without a mask.
+
+
+def no_residues(modulus, n):
+    return np.zeros(n, np.uint64)
+
+
+def no_mask(*_, n, **__):
+    return np.zeros(n, np.uint64)
+
+
+def no_flood(ring, flood):
+    return np.zeros((flood.n_primes, ring.degree), np.uint64)
+
+
+MASKS = {
+    "s of the match": (pv4fad.protocol.match, "secret_residues", no_residues, opened_indicators),
+    "ρ of the count": (pv4fad.protocol.count, "secret_residues", no_residues, opened_products),
+    "pairwise masks": (pv4fad.parties.bank, "pairwise_mask", no_mask, sums_per_bank),
+    "r of the comparison": (
+        pv4fad.parties.aggregator,
+        "secret_residues",
+        no_residues,
+        masked_leaf_sums,
+    ),
+    "b of the labels": (pv4fad.parties.aggregator, "secret_residues", no_residues, label_share),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_without_this_mask_the_check_above_fails(run, monkeypatch, mask):
+    module, name, nothing, view = MASKS[mask]
+    event = sent_with(run, VIEWS[view])[-1]
+    monkeypatch.setattr(module, name, nothing)
+    rows = view(run, event.replayed())
+    assert not are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+
+
+@pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
+def test_without_the_flood_the_check_above_fails(run, monkeypatch, returned):
+    kind, circuit = RETURNED[returned]
+    event = sent_with(run, kind)[-1]
+    monkeypatch.setattr(pv4fad.he.sanitise, "flood_residues", no_flood)
+    assert not noise_is_the_flood(run, *returned(run, event.replayed()), circuit)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [opened_indicators, opened_products, masked_leaf_sums, label_share],
+    ids=lambda view: view.__name__,
+)
+def test_an_answer_that_is_made_anew_has_new_masks(run, view):
+    """From the same state; what was stored before is sent again as it is, and never made anew."""
+    event = sent_with(run, VIEWS[view])[-1]
+    first, second = (view(run, answers)[:1] for answers in (event.answers(), event.replayed()))
+    rows = np.concatenate([first, second])
+    assert are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)

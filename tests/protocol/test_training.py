@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 from tests.protocol.world import MODES, KnownNoiseBank, make_world
 
-from pv4fad.forest.forest_file import from_document
 from pv4fad.parties.party import RunRecords
+from pv4fad.parties.scoring_tables import stored_forest
 
-# Every pair of values of two columns occurs; all 36 combinations are in the slow matrix.
-COVERING = [
+# Two banks with a table for each and a broadcast table: `test_views`.  Everything: slow, below.
+CASES = [
     (1, "routed", 1, "sealed"),
     (1, "mixed", 2, "released"),
-    (1, "broadcast", 1, "released"),
     (2, "routed", 2, "released"),
-    (2, "broadcast", 2, "sealed"),
-    (2, "mixed", 1, "sealed"),
+    (2, "broadcast", 1, "sealed"),
     (5, "routed", 1, "released"),
     (5, "broadcast", 2, "sealed"),
 ]
@@ -29,9 +27,14 @@ def check_equal_to_the_trusted_third_party(world, noise=None) -> None:
     assert np.array_equal(world.labels(), labels)
     assert labels.any()
     assert not labels.all()
+    network = world.federation.payment_network
+    green = world.oracle.green_labels(world.case.codes, world.case.labels, (1, 2))
+    assert np.array_equal(world.arrays(network, "green labels")["labels"], green)
+    with network.store.transaction() as tx:
+        assert stored_forest(RunRecords(tx, world.parameters.run_id)) == world.case.forest
 
 
-@pytest.mark.parametrize(("n_banks", "mode", "n_sets", "model"), COVERING)
+@pytest.mark.parametrize(("n_banks", "mode", "n_sets", "model"), CASES)
 def test_counts_and_labels_equal_those_of_a_trusted_third_party(n_banks, mode, n_sets, model):
     """Ids at no bank, at a bank that is not asked, at several; institutions that take no part."""
     world = make_world(seed=1, n_banks=n_banks, mode=mode, n_sets=n_sets, model=model)
@@ -57,7 +60,7 @@ def test_every_combination_equals_the_trusted_third_party(n_banks, mode, n_sets,
 def test_with_noise_they_equal_his_plus_exactly_that_noise(mode, n_sets, noise, model):
     """Two banks, one of them without a single account.  The noise makes ties and changes signs."""
     world = make_world(
-        seed=3,
+        seed=20,
         mode=mode,
         n_sets=n_sets,
         model=model,
@@ -68,7 +71,7 @@ def test_with_noise_they_equal_his_plus_exactly_that_noise(mode, n_sets, noise, 
         without_accounts=(1,),
         n_trees=8,
     )
-    injected = world.inject_noise(np.random.default_rng(3))
+    injected = world.inject_noise(np.random.default_rng(20))
     world.train()
     check_equal_to_the_trusted_third_party(world, injected)
     counts = world.oracle.counts(world.pairs)
@@ -76,15 +79,3 @@ def test_with_noise_they_equal_his_plus_exactly_that_noise(mode, n_sets, noise, 
     assert ((counts[:, :-1] > 0) & (noisy == 0)).any(), "no tie"
     assert ((counts[:, :-1] > 0) & (noisy < 0)).any(), "no sign changed to minus"
     assert ((counts[:, :-1] <= 0) & (noisy > 0)).any(), "no sign changed to plus"
-
-
-def test_the_payment_network_keeps_its_part_of_the_model():
-    """Training changes neither the trees nor the labels of green leaves."""
-    world = make_world(seed=1, n_banks=1)
-    world.train()
-    network = world.federation.payment_network
-    with network.store.transaction() as tx:
-        forest = from_document(RunRecords(tx, world.parameters.run_id).get_json("forest"))
-    assert forest == world.case.forest
-    green = world.oracle.green_labels(world.case.codes, world.case.labels, (1, 2))
-    assert np.array_equal(world.arrays(network, "green labels")["labels"], green)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.he.phase import phase
 from tests.protocol.recording import Recording, recorded_run, small_world
+from tests.protocol.test_training import check_equal_to_the_trusted_third_party
 from tests.protocol.uniformity import are_uniform_and_fresh, is_uniform
 
 import pv4fad.he.sanitise
@@ -32,6 +33,10 @@ from pv4fad.protocol.messages import (
 @pytest.fixture(scope="module")
 def run() -> Recording:
     return recorded_run()
+
+
+def test_the_run_that_is_looked_at_gives_the_right_model(run):
+    check_equal_to_the_trusted_third_party(run.world, run.injected)
 
 
 def envelope(message, size):

@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 
 from pv4fad.errors import ParameterError
-from pv4fad.he.circuits import compare_bound, linear_bound, match_bound, sealed_bound
+from pv4fad.he.circuits import FEW_ACCOUNTS, compare_bound, linear_bound, match_bound, sealed_bound
 from pv4fad.he.keys import Decryptor, Evaluator, SecretEncryptor, generate_keys
 from pv4fad.he.ring import PLAIN_MODULI, Ring, match_ring, share_ring
-from pv4fad.protocol.match import LayersJob, PlanesJob, encrypt_planes, sum_layers
+from pv4fad.protocol.match import (
+    AgreeingJob,
+    Layer,
+    LayersJob,
+    PlanesJob,
+    count_agreeing,
+    encrypt_planes,
+    sum_layers,
+)
 from pv4fad.randomness import secret_residues
 
 LENGTH, WEIGHT = 52, 16
@@ -31,34 +39,37 @@ def test_measured_noise_of_the_match_circuit_stays_below_its_bound(modulus, monk
         measured[step] = max(measured.get(step, 0), decryptor.phase_bits(ciphertext))
         return ciphertext
 
-    square, multiply, add_products = Evaluator.square, Evaluator.multiply, Evaluator.add_products
+    square, multiply = Evaluator.square, Evaluator.multiply
+    powers = {6: "square", 5: "fourth power", 4: "eighth power"}
 
     def recording_square(self, ciphertext):
-        step = "square" if "square" not in measured else "fourth power"
-        return record(step, square(self, ciphertext))
+        return record(powers[self.ring.level_of(ciphertext)], square(self, ciphertext))
 
-    def recording_multiply(self, left, right):
-        if "equality" not in measured and self.ring.level_of(left) == 4:
-            record("factors", left)
-        return record("equality", multiply(self, left, right))
-
-    def recording_sum(self, into, terms):
-        total = add_products(self, into, terms)
-        if "agreeing ones" not in measured:
-            record("agreeing ones", total)
-        return total
+    def recording_multiply(self, left, right, plus=None):
+        record("factors", left)
+        record("factors", right)
+        return record("equality", multiply(self, left, right, plus))
 
     monkeypatch.setattr(Evaluator, "square", recording_square)
     monkeypatch.setattr(Evaluator, "multiply", recording_multiply)
-    monkeypatch.setattr(Evaluator, "add_products", recording_sum)
-    words = random_words(rng, ring.degree)
-    planes = encrypt_planes(PlanesJob(keys.secret, words, LENGTH))
-    layers = np.stack([words])
-    atoms = rng.integers(0, 2, (1, 1, ring.degree)).astype(np.int16)
-    sums = sum_layers(LayersJob(keys.public, planes, layers, atoms, 2, WEIGHT))
-    record("planes", ring.load(planes[0], ring.parameters.n_data_primes))
-    for one in sums:
-        record("indicators", ring.load(one, 2))
+    top = ring.parameters.n_data_primes
+    # A full layer of one block with a layer of few accounts of another: the most there can be.
+    first, second = np.array_split(random_words(rng, ring.degree), 2)
+    first = np.concatenate([first, np.zeros_like(second)])
+    second = np.concatenate(
+        [np.zeros(ring.degree - FEW_ACCOUNTS, np.uint64), second[:FEW_ACCOUNTS]]
+    )
+    atoms = rng.integers(0, 2, (2, 1, ring.degree)).astype(np.int16)
+    layers = []
+    for block, words in enumerate((first, second)):
+        planes = encrypt_planes(PlanesJob(keys.secret, words, LENGTH))
+        (agreeing,) = count_agreeing(AgreeingJob(keys.public, planes, words[np.newaxis]))
+        record("planes", ring.load(planes[0], top))
+        record("agreeing ones", ring.load(agreeing, top))
+        layers.append(Layer(block, agreeing, atoms[block]))
+    for sums in sum_layers(LayersJob(keys.public, (tuple(layers),), n_blocks=2, n_atoms=2)):
+        for one in sums:
+            record("indicators", ring.load(one, 2))
 
     bound = match_bound(ring, LENGTH, WEIGHT, n_layers=1)
     assert set(measured) == set(bound.steps)

@@ -11,56 +11,46 @@ from __future__ import annotations
 from math import ceil, log2, sqrt
 
 from pv4fad.errors import ParameterError
+from pv4fad.he.equality import POLYNOMIAL_PRIMES, WEIGHT
 from pv4fad.he.noise import ERROR_VARIANCE, TAU, UNIFORM_VARIANCE, CircuitBound, NoiseModel
 from pv4fad.he.ring import Ring
 
-POLYNOMIAL_PRIMES = 6  # where the equality polynomial starts
 FINAL_PRIMES = 2  # where match, compare and linear circuits are sanitised
-
-
-def equality_roots(weight: int) -> list[int]:
-    """Squares of 2·matches − (w−1) at the wrong answers 0..w−1: 1, 9, 25, …, each from two."""
-    return [(2 * i + 1) ** 2 for i in range(weight // 2)]
-
-
-def equality_pairs(weight: int) -> list[tuple[int, int]]:
-    """The roots, paired large with small so that the factors' coefficients stay small."""
-    roots = equality_roots(weight)
-    return [(roots[i], roots[-1 - i]) for i in range(weight // 4)]
+LAYERS_PER_POLYNOMIAL = 2  # of different blocks
+FEW_ACCOUNTS = 4  # a layer with no more is summed account by account
 
 
 def match_bound(ring: Ring, length: int, weight: int, n_layers: int) -> CircuitBound:
-    """Equality of constant-weight codewords (weight 8 or 16), summed over a bin's layers."""
-    if weight not in (8, 16):
-        raise ParameterError(f"code weight {weight}: the equality polynomial is for 8 or 16")
+    """Equality of constant-weight codewords, summed over a bin's layers."""
+    if weight != WEIGHT:
+        raise ParameterError(f"code weight {weight}: the equality polynomial is for {WEIGHT}")
     model = NoiseModel(ring)
     top = ring.parameters.n_data_primes
     steps: dict[str, float] = {"planes": model.fresh}
-    selected = sqrt(length) * model.fresh * model.plain
+    # Each of the layers that share a polynomial has one mask for every plane, or, with a few
+    # accounts only, one mask for each of them over the sum of `weight` planes.
+    terms = LAYERS_PER_POLYNOMIAL * max(length, weight * FEW_ACCOUNTS)
+    selected = sqrt(terms) * model.fresh * model.plain
     steps["agreeing ones"] = selected
     if top > POLYNOMIAL_PRIMES:
         selected = model.switched(selected, top)
         top = POLYNOMIAL_PRIMES
-    square = model.product(selected, selected, top)
-    steps["square"] = square
-    fourth = model.product(square, square, top - 1)
-    steps["fourth power"] = fourth
-    dropped = model.switched(square, top - 1)
-    largest = max(a + b for a, b in equality_pairs(weight))
-    phase = fourth + largest * dropped + max(a * b for a, b in equality_pairs(weight))
-    steps["factors"] = phase
-    level = top - 2
-    for _ in range(int(log2(weight // 4))):
-        before = phase * phase + model.relinearisation(level)
-        excess = before / ring.primes[level - 1]  # what is left besides the rounding
-        phase = model.switched(before, level)
-        level -= 1
-    steps["equality"] = phase
-    if level < FINAL_PRIMES:
-        raise ParameterError("prime_bits: too few primes for the equality polynomial")
-    while level > FINAL_PRIMES:
-        excess = phase / ring.primes[level - 1]
-        level -= 1
+    z = model.product(selected, selected, top)
+    steps["square"] = z
+    second = model.product(z, z, top - 1)
+    steps["fourth power"] = second
+    fourth = model.product(second, second, top - 2)
+    steps["eighth power"] = fourth
+    z = model.switched(z, top - 1)
+    left = model.switched(model.t / 2 * z, top - 2)
+    right = model.switched(model.t / 2 * (second + z), top - 2)
+    steps["factors"] = fourth + right
+    level = top - 3
+    before = (fourth + left) * (fourth + right) + model.t / 2 * left + model.relinearisation(level)
+    steps["equality"] = model.switched(before, level)
+    if level - 1 != FINAL_PRIMES:
+        raise ParameterError("prime_bits: the equality polynomial must end at two primes")
+    excess = before / ring.primes[level - 1]  # what is left besides the rounding
     coefficient = model.masked_rounding_coefficient(n_layers) + n_layers * excess * model.plain
     steps["indicators"] = coefficient
     return model.bound("match", steps, coefficient, FINAL_PRIMES)

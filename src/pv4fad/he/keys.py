@@ -125,7 +125,10 @@ class Evaluator:
 
     def total(self, ciphertexts: Sequence[Ciphertext]) -> Ciphertext:
         """Their sum, as a new ciphertext."""
-        return self._seal.add_many(list(ciphertexts))
+        total = seal.Ciphertext(ciphertexts[0])
+        for ciphertext in ciphertexts[1:]:
+            self._seal.add_inplace(total, ciphertext)
+        return total
 
     def add_slots(self, into: Ciphertext, values: NDArray[Any]) -> None:
         """into += plain slots."""
@@ -133,11 +136,14 @@ class Evaluator:
 
     def add_constant(self, into: Ciphertext, value: int) -> None:
         """into += the same value in every slot."""
-        self._seal.add_plain_inplace(into, self._constant(value))
+        self._seal.add_plain_inplace(into, _constant(self.ring, value))
 
     def times_constant(self, ciphertext: Ciphertext, value: int) -> Ciphertext:
-        """ciphertext · value; noise grows by |value| only."""
-        return self._seal.multiply_plain(ciphertext, self._constant(value))
+        """ciphertext · value, which is not 0 modulo t; noise grows by |value| only."""
+        level = self.ring.level_of(ciphertext)
+        return self._seal.multiply_plain(
+            ciphertext, _prepared_constant(self.ring.parameters, value, level)
+        )
 
     def times_slots(self, ciphertext: Ciphertext, values: NDArray[Any]) -> Ciphertext:
         """ciphertext · plain slots, which must not all be zero (see `add_products`)."""
@@ -174,9 +180,14 @@ class Evaluator:
         self._seal.add_inplace(into, product)
         return into
 
-    def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
-        """left · right, relinearised and switched one prime down."""
-        return self._relinearised(self._seal.multiply(left, right))
+    def multiply(
+        self, left: Ciphertext, right: Ciphertext, plus: Ciphertext | None = None
+    ) -> Ciphertext:
+        """left · right + plus, relinearised and switched one prime down, with all its noise."""
+        product = self._seal.multiply(left, right)
+        if plus is not None:
+            self._seal.add_inplace(product, plus)
+        return self._relinearised(product)
 
     def square(self, ciphertext: Ciphertext) -> Ciphertext:
         """ciphertext², relinearised and switched one prime down."""
@@ -197,8 +208,18 @@ class Evaluator:
         self._seal.mod_switch_to_next_inplace(ciphertext)
         return ciphertext
 
-    def _constant(self, value: int) -> Plaintext:
-        return seal.Plaintext(f"{value % self.ring.plain_modulus:X}")
+
+def _constant(ring: Ring, value: int) -> Plaintext:
+    """The same value in every slot."""
+    return seal.Plaintext(f"{value % ring.plain_modulus:X}")
+
+
+@lru_cache(maxsize=64)
+def _prepared_constant(parameters: RingParameters, value: int, n_primes: int) -> Plaintext:
+    """A constant as a factor at a level: a polynomial uses the same few for every layer."""
+    ring = Ring.of(parameters)
+    evaluator = seal.Evaluator(ring.context)
+    return evaluator.transform_to_ntt(_constant(ring, value), ring.parms_id(n_primes))
 
 
 @lru_cache(maxsize=16)

@@ -58,7 +58,7 @@ def match_ring(plain_modulus: int) -> RingParameters:
     """
     if plain_modulus <= _LARGEST_FOR_SIX_PRIMES:
         return RingParameters(16384, plain_modulus, (60,) * 7)
-    return RingParameters(16384, plain_modulus, (60, 60, 54, 58, 50, 50, 48, 58))
+    return RingParameters(16384, plain_modulus, (60, 60, 60, 50, 50, 50, 48, 60))
 
 
 def share_ring(plain_modulus: int) -> RingParameters:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,14 +44,11 @@ class BankTable:
             )
         return cls(bins, parameters.code.encode(hashes.tags), records.atoms)
 
-    def layers(
-        self, block: int, parts: int
-    ) -> Iterable[tuple[NDArray[np.uint64], NDArray[np.int16]]]:
-        """Codewords (layers, bins) and atoms (layers, families, bins), in `parts` parts."""
+    def layers(self, block: int) -> tuple[NDArray[np.uint64], NDArray[np.int16]]:
+        """Codewords (layers, bins), 0 where no account is, and atoms (layers, families, bins)."""
         accounts = self.bins.layers_of_block(block)
-        for some in np.array_split(accounts, parts):
-            # Account −1 reads the last row: an extra one that stands for no account.
-            words = np.append(self.words, np.uint64(0))[some]
-            none = np.full((1, self.atoms.shape[1]), -1, np.int16)
-            atoms = np.concatenate([self.atoms, none])[some]
-            yield words, np.moveaxis(atoms, 2, 1)
+        # Account −1 reads the last row: an extra one that stands for no account.
+        words = np.append(self.words, np.uint64(0))[accounts]
+        none = np.full((1, self.atoms.shape[1]), -1, np.int16)
+        atoms = np.concatenate([self.atoms, none])[accounts]
+        return words, np.moveaxis(atoms, 2, 1)

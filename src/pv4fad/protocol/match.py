@@ -14,17 +14,22 @@
 The join is shared, I_k = u_k − s_k, and nobody knows it: the bank sees ciphertexts only, u_k is
 uniform, and so is s_k.  All sizes follow from the table's layout and the number of atoms.
 
-Every function here is a worker's job: it takes and returns plain data, for one block of bins.
+The cost is in step 2.  A layer with few accounts needs fewer products, and two blocks share the
+evaluation of f where their layers have accounts in different bins.
+
+Every function here is a worker's job: it takes and returns plain data, for one block or two.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.he.circuits import FINAL_PRIMES, POLYNOMIAL_PRIMES, equality_pairs, equality_roots
+from pv4fad.he.circuits import FEW_ACCOUNTS, FINAL_PRIMES
+from pv4fad.he.equality import equality_polynomial
 from pv4fad.he.keys import (
     Decryptor,
     Encryptor,
@@ -36,6 +41,11 @@ from pv4fad.he.keys import (
 from pv4fad.he.ring import Ciphertext, Ring
 from pv4fad.he.sanitise import Flood, Sanitiser
 from pv4fad.randomness import secret_residues
+
+IndicatorSums = tuple[bytes | None, ...]
+"""I_k over some layers of a block, one for each atom k; None where no account has the atom."""
+
+_TWO = np.uint64(2)
 
 
 @dataclass(frozen=True)
@@ -57,73 +67,104 @@ def encrypt_planes(job: PlanesJob) -> tuple[bytes, ...]:
 
 
 @dataclass(frozen=True)
-class LayersJob:
-    """Step 2 for some layers of one block."""
+class AgreeingJob:
+    """Step 2, a = Σ_i …, for some layers of one block."""
 
     public: PublicKey
     planes: tuple[bytes, ...] = field(repr=False)
     words: NDArray[np.uint64] = field(repr=False)  # (layers, bins): codewords, 0 where no account
-    atoms: NDArray[np.int16] = field(repr=False)  # (layers, families, bins): atoms, −1 if none
-    n_atoms: int
-    code_weight: int
 
 
-def sum_layers(job: LayersJob) -> tuple[bytes | None, ...]:
-    """Bank, step 2: I_k over these layers for each atom k; None where no account has the atom.
+def count_agreeing(job: AgreeingJob) -> tuple[bytes, ...]:
+    """Bank, step 2: E_S[2·agreeing ones] for each layer.  Stays at the bank, not sanitised."""
+    evaluator = Evaluator(job.public)
+    ring = evaluator.ring
+    planes = [ring.load(plane, ring.parameters.n_data_primes) for plane in job.planes]
+    return tuple(ring.dump(_agreeing(evaluator, planes, words)) for words in job.words)
 
-    Stays at the bank: these ciphertexts are not sanitised.
+
+def _agreeing(
+    evaluator: Evaluator, planes: list[Ciphertext], words: NDArray[np.uint64]
+) -> Ciphertext:
+    """E[2·agreeing ones] for one layer with at least one account; 0 in its empty bins."""
+    bins = np.flatnonzero(words)
+    terms: Iterable[tuple[Ciphertext, NDArray[np.uint64]]]
+    if len(bins) <= FEW_ACCOUNTS:
+        terms = ((evaluator.total(_ones(planes, words[b])), _only(b, len(words))) for b in bins)
+    else:
+        terms = ((plane, bit_plane(words, bit) * _TWO) for bit, plane in enumerate(planes))
+    return evaluator.add_products(None, terms)
+
+
+def _ones(planes: list[Ciphertext], word: np.uint64) -> list[Ciphertext]:
+    return [plane for bit, plane in enumerate(planes) if int(word) >> bit & 1]
+
+
+def _only(position: np.int64, n_bins: int) -> NDArray[np.uint64]:
+    mask = np.zeros(n_bins, np.uint64)
+    mask[position] = _TWO
+    return mask
+
+
+def share_polynomials(
+    words: Sequence[NDArray[np.uint64]],
+) -> list[tuple[tuple[int, int], ...]]:
+    """Which layers of one or two blocks, as (block, layer), go through one polynomial together.
+
+    Layer l has an account only where a bin has more than l.  If no bin's accounts in both blocks
+    together exceed P, then layer l of the first and layer P−1−l of the second meet in no bin.
     """
+    in_bin = [np.count_nonzero(block, axis=0) for block in words]
+    n_polynomials = int(max(sum(in_bin).max(), *map(len, words)))
+    return [
+        tuple(
+            (block, layer)
+            for block, layer in enumerate((number, n_polynomials - 1 - number)[: len(words)])
+            if layer < len(words[block])
+        )
+        for number in range(n_polynomials)
+    ]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of one block, on its way through the polynomial."""
+
+    block: int  # which of the job's blocks
+    agreeing: bytes = field(repr=False)
+    atoms: NDArray[np.int16] = field(repr=False)  # (families, bins): atoms, −1 where no account
+
+
+@dataclass(frozen=True)
+class LayersJob:
+    """Step 2, e = f(a) and I_k, for some polynomials; the layers of each meet in no bin."""
+
+    public: PublicKey
+    polynomials: tuple[tuple[Layer, ...], ...]
+    n_blocks: int
+    n_atoms: int
+
+
+def sum_layers(job: LayersJob) -> tuple[IndicatorSums, ...]:
+    """Bank, step 2: I_k over these layers for each block.  Stays at the bank, not sanitised."""
     evaluator = Evaluator(job.public)
     ring = evaluator.ring
     top = ring.parameters.n_data_primes
-    planes = [ring.load(plane, top) for plane in job.planes]
-    indicators: list[Ciphertext | None] = [None] * job.n_atoms
-    scale = np.uint64(_equality_scale(job.code_weight, ring.plain_modulus))
-    for words, atoms in zip(job.words, job.atoms, strict=True):
-        equal = _equality(evaluator, planes, words, job.code_weight)
-        if equal is None:  # no account in this layer of this block
-            continue
-        for k in range(job.n_atoms):
-            mask = (atoms == k).any(axis=0) * scale
-            indicators[k] = evaluator.add_products(indicators[k], [(equal, mask)])
-    return tuple(None if i is None else ring.dump(i) for i in indicators)
-
-
-def _equality(
-    evaluator: Evaluator, planes: list[Ciphertext], words: NDArray[np.uint64], weight: int
-) -> Ciphertext | None:
-    """E[c·f(agreeing ones)] for one layer; the constant c is taken off with the atom masks.
-
-    With x = 2·agreeing − (w−1) the wrong answers are ±1, ±3, …, so f is a product of x² − root; the
-    quadratics in x² of two paired roots share x⁴.  Empty bins and layers agree in 0 ones: a root.
-    """
-    agreeing = evaluator.add_products(
-        None, ((plane, bit_plane(words, bit) << np.uint64(1)) for bit, plane in enumerate(planes))
+    polynomial = equality_polynomial(ring.plain_modulus)
+    # The polynomial gives a constant where all ones agree; the atom masks bring it to 1.
+    scale = np.uint64(pow(polynomial.at_match, -1, ring.plain_modulus))
+    indicators: list[list[Ciphertext | None]] = [[None] * job.n_atoms for _ in range(job.n_blocks)]
+    for layers in job.polynomials:
+        agreeing = evaluator.total([ring.load(layer.agreeing, top) for layer in layers])
+        equal = polynomial.of(evaluator, agreeing)
+        for layer in layers:
+            sums = indicators[layer.block]
+            for k in range(job.n_atoms):
+                mask = (layer.atoms == k).any(axis=0) * scale
+                sums[k] = evaluator.add_products(sums[k], [(equal, mask)])
+    return tuple(
+        tuple(None if one is None else ring.dump(one) for one in sums) for sums in indicators
     )
-    if agreeing is None:
-        return None
-    evaluator.add_constant(agreeing, -(weight - 1))
-    square = evaluator.square(evaluator.switch_to(agreeing, POLYNOMIAL_PRIMES))
-    fourth = evaluator.square(square)
-    square = evaluator.switch_to(square, evaluator.ring.level_of(fourth))
-    factors = []
-    for a, b in equality_pairs(weight):
-        factor = evaluator.times_constant(square, -(a + b))
-        evaluator.add(factor, fourth)
-        evaluator.add_constant(factor, a * b)
-        factors.append(factor)
-    while len(factors) > 1:
-        pairs = zip(factors[::2], factors[1::2], strict=True)
-        factors = [evaluator.multiply(left, right) for left, right in pairs]
-    return evaluator.switch_to(factors[0], FINAL_PRIMES)
-
-
-def _equality_scale(weight: int, modulus: int) -> int:
-    """1 / ∏ ((w+1)² − root): brings the polynomial's value at w agreeing ones to 1."""
-    value = 1
-    for root in equality_roots(weight):
-        value = value * ((weight + 1) ** 2 - root) % modulus
-    return pow(value, -1, modulus)
 
 
 @dataclass(frozen=True)
@@ -133,7 +174,7 @@ class BlindJob:
     public: PublicKey
     own_secret: SecretKey
     flood: Flood
-    partial_sums: tuple[tuple[bytes | None, ...], ...] = field(repr=False)  # [part][atom]
+    partial_sums: tuple[IndicatorSums, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -156,12 +197,9 @@ def blind_indicators(job: BlindJob) -> BlindedBlock:
     shares = shares.reshape(n_atoms, ring.degree)
     blinded, encrypted = [], []
     for k in range(n_atoms):
-        # Starting from an encryption of zero, an atom without accounts looks like any other.
-        indicator = encryptor.zero(FINAL_PRIMES)
-        for part in job.partial_sums:
-            partial = part[k]
-            if partial is not None:
-                evaluator.add(indicator, ring.load(partial, FINAL_PRIMES))
+        parts = [ring.load(one, FINAL_PRIMES) for one in (p[k] for p in job.partial_sums) if one]
+        # An atom without accounts still needs a ciphertext; sanitised, it looks like any other.
+        indicator = evaluator.total(parts) if parts else encryptor.zero(FINAL_PRIMES)
         evaluator.add_slots(indicator, shares[k])
         blinded.append(sanitiser.sanitise(indicator))
         for half in shares[k].reshape(-1, own.ring.degree):

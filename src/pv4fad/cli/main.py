@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from pv4fad import __version__
-from pv4fad.cli import data, generate, ledger
+from pv4fad.cli import data, demo, example, generate, ledger, train, verify
 from pv4fad.cli.console import fail, out
 from pv4fad.errors import Pv4fadError, UserError
 
@@ -22,7 +22,11 @@ app = typer.Typer(
 )
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")
+app.command()(demo.demo)
+app.command()(example.example)
 app.command("generate")(generate.command)
+app.command("train")(train.command)
+app.command("verify")(verify.command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -46,7 +50,9 @@ def root(
 def main() -> None:
     """Run the command line; a mistake ends in one line and exit code 2, never in a traceback."""
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
+        if code == 130:  # typer makes a code of an interrupt, and returns it
+            raise KeyboardInterrupt
     except UserError as error:
         fail(escape(str(error)), 2)
     except Pv4fadError as error:

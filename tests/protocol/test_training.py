@@ -36,8 +36,11 @@ def check_equal_to_the_trusted_third_party(world, noise=None) -> None:
 
 @pytest.mark.parametrize(("n_banks", "mode", "n_sets", "model"), CASES)
 def test_counts_and_labels_equal_those_of_a_trusted_third_party(n_banks, mode, n_sets, model):
-    """Ids at no bank, at a bank that is not asked, at several; institutions that take no part."""
+    """Ids at no bank, at a bank that is not asked, at several; institutions that take no part;
+    banks that have no account with some of the atoms."""
     world = make_world(seed=1, n_banks=n_banks, mode=mode, n_sets=n_sets, model=model)
+    held = {atom for (bank, _), atoms in world.case.records.items() if bank == 0 for atom in atoms}
+    assert len(held) < world.parameters.sizes.n_atoms
     world.train()
     check_equal_to_the_trusted_third_party(world)
 

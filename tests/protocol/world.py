@@ -146,13 +146,15 @@ def make_world(
     store_of=MemoryStore,
     n_trees: int = 3,
     without_accounts: tuple[int, ...] = (),
+    more_accounts: int = 0,
     case: Case | None = None,
     train_rows: int | None = None,
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
 ) -> World:
     """`train_rows`: how many transactions the model learns from, and knows the accounts of.
 
-    `without_accounts`: banks that take part and hold none.
+    `without_accounts`: banks that take part and hold none; `more_accounts`: how many every other
+    bank holds that the payment network has never seen.
     """
     if case is None:
         n_bare = 5 * n_trees  # as many accounts per tree, however many trees
@@ -166,6 +168,8 @@ def make_world(
         )
     case = addressed(case, mode)
     held = {key: atoms for key, atoms in case.records.items() if key[0] not in without_accounts}
+    for bank in set(range(n_banks)) - set(without_accounts):
+        held |= unseen_accounts(case, bank, more_accounts)
     case = replace(case, records=held)
     config = CountConfig(bound=bound, class_weights=(1, 2))
     rows = slice(0, train_rows)
@@ -228,6 +232,14 @@ def make_world(
     )
     oracle = TrustedThirdParty(case.forest, case.atoms())
     return World(case, pairs, oracle, data, federation, parameters)
+
+
+def unseen_accounts(case: Case, bank: int, n: int) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Records with ids that are in no transaction."""
+    offsets, rng = case.forest.schema.offsets, np.random.default_rng(bank)
+    atoms = rng.integers(offsets[:-1], offsets[1:], (n, len(offsets) - 1))
+    first = 10_000 * (1 + bank * n)
+    return {(bank, first + i): tuple(one) for i, one in enumerate(atoms.tolist())}
 
 
 def bank_records(case: Case, bank: int) -> BankRecords:

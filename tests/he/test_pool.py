@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,11 @@ from pv4fad.he.pool import WorkerPool
 
 def double(x: int) -> int:
     return 2 * x
+
+
+def touch(path: Path) -> Path:
+    path.touch()
+    return path
 
 
 def refuse(x: int) -> int:
@@ -43,6 +50,18 @@ def test_only_a_few_jobs_are_drawn_ahead():
         results = pool.map(double, jobs())
         next(results)
         assert len(drawn) == 4
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_begun_jobs_run_before_anybody_asks_and_their_results_come_in_order(n_workers, tmp_path):
+    paths = [tmp_path / name for name in "abcdef"]
+    with WorkerPool(n_workers) as pool:
+        results = pool.begin(touch, paths)
+        deadline = time.monotonic() + 60
+        while n_workers and not all(path.exists() for path in paths):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert list(results) == paths
 
 
 def test_an_error_of_a_job_passes_through():

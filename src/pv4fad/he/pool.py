@@ -22,12 +22,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pv4fad.errors import ParameterError, WorkerError
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+Running: TypeAlias = Future[tuple[Result, int, float, int]]  # result, process, CPU s, peak bytes
+Pending: TypeAlias = deque[Running[Result]]
 
 
 @dataclass
@@ -53,17 +55,37 @@ class WorkerPool:
         if self.n_workers == 0:
             yield from map(function, jobs)
             return
-        pending: deque[Future[tuple[Result, int, float, int]]] = deque()
-        try:
+        pending: Pending[Result] = deque()
+        with self._watching(pending):
             for job in jobs:
-                executor = self._started()  # starts the tracker, which lets interrupts through
-                with _interrupts_held():
-                    pending.append(executor.submit(_measured, function, job))
+                pending.append(self._submit(function, job))
                 # One job waiting per worker keeps all of them busy while results are taken.
                 if len(pending) >= 2 * self.n_workers:
                     yield self._result(pending.popleft())
             while pending:
                 yield self._result(pending.popleft())
+
+    def begin(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
+        """As `map`, with all jobs under way at once: for results that are wanted later."""
+        if self.n_workers == 0:
+            return map(function, jobs)
+        return self._collected(deque([self._submit(function, job) for job in jobs]))
+
+    def _collected(self, pending: Pending[Result]) -> Iterator[Result]:
+        with self._watching(pending):
+            while pending:
+                yield self._result(pending.popleft())
+
+    def _submit(self, function: Callable[[Job], Result], job: Job) -> Running[Result]:
+        executor = self._started()  # starts the tracker, which lets interrupts through
+        with _interrupts_held():
+            return executor.submit(_measured, function, job)
+
+    @contextmanager
+    def _watching(self, pending: Pending[Any]) -> Iterator[None]:
+        """Turns the death of a worker into a clear error; what is left is not run in vain."""
+        try:
+            yield
         except BrokenProcessPool:
             self.close()
             raise WorkerError(
@@ -74,7 +96,7 @@ class WorkerPool:
             for future in pending:
                 future.cancel()
 
-    def _result(self, future: Future[tuple[Any, int, float, int]]) -> Any:
+    def _result(self, future: Running[Result]) -> Result:
         result, pid, cpu_s, peak_bytes = future.result()
         self.usage.cpu_s[pid] = self.usage.cpu_s.get(pid, 0.0) + cpu_s
         self.usage.peak_bytes[pid] = peak_bytes

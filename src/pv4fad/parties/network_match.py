@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 import numpy as np
 
 from pv4fad.hashing.cuckoo import place
@@ -34,17 +37,39 @@ def place_accounts(
     )
 
 
-def encrypted_planes(
-    parameters: RunParameters, plan: TablePlan, chunk: int, run: RunRecords, pool: WorkerPool
-) -> tuple[bytes, ...]:
-    """The bit-planes of one message's blocks."""
-    secret = SecretKey(parameters.match_ring, run.get("secret key"))
-    words = run.get_arrays(f"table/{plan.table_id}")["words"].reshape(plan.layout.n_blocks, -1)
-    jobs = [
-        PlanesJob(secret, words[block], parameters.code.length)
-        for block in parameters.blocks_of_chunk(plan, chunk)
-    ]
-    return tuple(one for planes in pool.map(encrypt_planes, jobs) for one in planes)
+class EncryptedPlanes:
+    """The bit-planes of tables, message by message.
+
+    Those of the next message are begun with those of the present one: while the bank works on it,
+    they get ready.
+    """
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+        self._begun: dict[tuple[str, str, int], Iterator[tuple[bytes, ...]]] = {}
+
+    def of_chunk(
+        self, parameters: RunParameters, plan: TablePlan, chunk: int, run: RunRecords
+    ) -> tuple[bytes, ...]:
+        """The planes of one message's blocks, encrypted afresh for every call."""
+
+        def begin(chunk: int) -> Iterator[tuple[bytes, ...]]:
+            secret = SecretKey(parameters.match_ring, run.get("secret key"))
+            words = run.get_arrays(f"table/{plan.table_id}")["words"]
+            words = words.reshape(plan.layout.n_blocks, -1)
+            jobs = [
+                PlanesJob(secret, words[block], parameters.code.length)
+                for block in parameters.blocks_of_chunk(plan, chunk)
+            ]
+            return self._pool.begin(encrypt_planes, jobs)
+
+        def name(chunk: int) -> tuple[str, str, int]:
+            return parameters.run_id, plan.table_id, chunk
+
+        mine = self._begun.pop(name(chunk), None) or begin(chunk)
+        if chunk + 1 < parameters.n_chunks(plan):
+            self._begun[name(chunk + 1)] = begin(chunk + 1)
+        return tuple(chain.from_iterable(mine))
 
 
 def keep_shares(

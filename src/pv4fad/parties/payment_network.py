@@ -20,9 +20,17 @@ from pv4fad.errors import OrderError
 from pv4fad.forest.forest_file import to_document
 from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
 from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.epochs import forget_messages
 from pv4fad.parties.identity import PublicIdentity
 from pv4fad.parties.network_count import products_of_lanes
-from pv4fad.parties.network_match import encrypted_planes, keep_shares, place_accounts
+from pv4fad.parties.network_epochs import (
+    epoch_under_way,
+    is_over,
+    last_epoch,
+    new_epoch,
+    put_in_force,
+)
+from pv4fad.parties.network_match import EncryptedPlanes, keep_shares, place_accounts
 from pv4fad.parties.network_scoring import NetworkScoring, Scored, Scoring
 from pv4fad.parties.network_stages import (
     Comparing,
@@ -30,6 +38,7 @@ from pv4fad.parties.network_stages import (
     Proposed,
     Revealing,
     Running,
+    Settling,
     Trained,
     TrainingInput,
 )
@@ -46,7 +55,7 @@ from pv4fad.parties.party import (
     out_of_order,
     stages,
 )
-from pv4fad.parties.scoring_tables import ScoringInput
+from pv4fad.parties.scoring_tables import ScoringInput, Tables
 from pv4fad.parties.store import Store, Transaction
 from pv4fad.protocol.compare import DigitsJob, digit_bases, digits, encrypt_digit
 from pv4fad.protocol.leaves import masked_leaves
@@ -65,11 +74,18 @@ from pv4fad.protocol.messages import (
     SharedLabels,
 )
 from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
-from pv4fad.protocol.scoring_messages import EncryptedLabels, ScoreReply, SetSharesOpened
+from pv4fad.protocol.scoring_messages import (
+    EncryptedLabels,
+    ScoreReply,
+    SetSharesOpened,
+    TablesInForce,
+)
 from pv4fad.protocol.tables import AccountKey, TableAccounts
 from pv4fad.protocol.wire import Address, Message, encode, id_of
 
-_STAGES = stages(Proposed, Running, Matched, Comparing, Revealing, Trained, Scoring, Scored)
+_STAGES = stages(
+    Proposed, Running, Settling, Matched, Comparing, Revealing, Trained, Scoring, Scored
+)
 
 
 class PaymentNetwork(Party):
@@ -90,6 +106,7 @@ class PaymentNetwork(Party):
     def __init__(self, store: Store, pool: WorkerPool, banks_at_once: int = 1) -> None:
         super().__init__(PAYMENT_NETWORK, store, pool)
         self._banks_at_once = banks_at_once
+        self._planes = EncryptedPlanes(pool)
         self._scoring = NetworkScoring(pool, banks_at_once)
 
     def propose(self, parameters: RunParameters, data: TrainingInput) -> list[bytes]:
@@ -114,7 +131,6 @@ class PaymentNetwork(Party):
             shape = (parameters.sizes.n_groups, parameters.sizes.n_sets)
             run.put_arrays("sums", p=np.zeros(shape, np.uint64))
             run.put_json("matches", [0])
-            run.put_json("last epoch", 0)
             return self._propose_match(parameters, keys, data.tables, 0, tx)
 
     def rematch(
@@ -127,12 +143,13 @@ class PaymentNetwork(Party):
         """A further match for a trained model.
 
         `replace` makes the join anew, with new keys everywhere, because bank records or keys have
-        changed; otherwise its tables ('delta') are added to those that exist.
+        changed.  Otherwise its tables ('delta') follow those of the last such match, or of
+        training, and take the place of any delta since: they hold all accounts met since then.
         """
         with self.store.transaction() as tx:
             training = RunRecords(tx, parameters.run_id)
             self._require_model(training)
-            epoch = _new_epoch(training)
+            epoch = new_epoch(training)
             if any(table_epoch(plan.table_id) != epoch for plan in parameters.tables):
                 raise OrderError(f"the tables of match {epoch} must be named for it")
             if replace:
@@ -153,14 +170,30 @@ class PaymentNetwork(Party):
     def next_epoch(self, run_id: str) -> int:
         """The number that the next match or batch of a run will have."""
         with self.store.transaction() as tx:
-            return _last_epoch(RunRecords(tx, run_id)) + 1
+            return last_epoch(RunRecords(tx, run_id)) + 1
+
+    def epoch_under_way(self, run_id: str) -> int | None:
+        """The match or batch that is not over yet, if there is one."""
+        with self.store.transaction() as tx:
+            return epoch_under_way(RunRecords(tx, run_id))
+
+    def close(self, run_id: str, epoch: int) -> None:
+        """Forget a batch whose votes have been taken, or give up a match or batch under way.
+
+        A match that all banks have completed cannot be given up any more.
+        """
+        with self.store.transaction() as tx:
+            training = RunRecords(tx, run_id)
+            if epoch not in training.get_json("matches"):
+                training.of_epoch(epoch).delete_all("")
+                forget_messages(run_id, epoch, tx)
 
     def score(self, run_id: str, data: ScoringInput) -> tuple[int, list[bytes]]:
         """Begin to score a batch: its number, and the first queries."""
         with self.store.transaction() as tx:
             training = RunRecords(tx, run_id)
             self._require_model(training)
-            epoch = _new_epoch(training)
+            epoch = new_epoch(training)
             address = Address(self.name, self.name, run_id, "", epoch)
             messages = self._scoring.begin(data, training, training.of_epoch(epoch), address)
             queries = [encode(one) for one in messages]
@@ -180,6 +213,11 @@ class PaymentNetwork(Party):
         """The accounts that a further match has to bring in before they can be scored."""
         with self.store.transaction() as tx:
             return self._scoring.unknown_accounts(keys, RunRecords(tx, run_id))
+
+    def matched_accounts(self, run_id: str) -> list[list[AccountKey]]:
+        """The accounts of each match in force: first of the one that holds all, then the delta."""
+        with self.store.transaction() as tx:
+            return Tables(RunRecords(tx, run_id)).accounts()
 
     def _require_model(self, training: RunRecords) -> None:
         if not isinstance(training.stage(_STAGES), Trained):
@@ -222,18 +260,35 @@ class PaymentNetwork(Party):
         others = [AGGREGATOR] if parameters.purpose == "training" else []
         return [*others, *parameters.banks]
 
-    def _finish_match(self, address: Address, run: RunRecords) -> None:
-        """The tables of this match are now the ones to score with, or are among them."""
-        training = run.of_epoch(0)
-        if run.get_json("replaces"):
-            training.put_json("matches", [address.epoch])
-            training.put_json("key epoch", address.epoch)
+    def _put_in_force(
+        self, parameters: RunParameters, like: Address, run: RunRecords
+    ) -> list[Message]:
+        """The tables of a complete match are now the ones to score with; the banks are told."""
+        epochs = put_in_force(run.of_epoch(0), like.epoch, replaces=run.get_json("replaces"))
+        run.put_stage(Settling([]))
+        return [
+            TablesInForce(self._address(bank, like), tuple(epochs)) for bank in parameters.banks
+        ]
+
+    def _settle(
+        self, message: Receipt, run: RunRecords, answered: list[str], tx: Transaction
+    ) -> Iterable[Message]:
+        bank, banks = message.address.sender, run.parameters().banks
+        expect(bank in banks and bank not in answered, message, "nothing was told to it")
+        _expect_receipt_of(TablesInForce, message)
+        answered = [*answered, bank]
+        if len(answered) < len(banks):
+            run.put_stage(Settling(answered))
         else:
-            training.put_json("matches", [*training.get_json("matches"), address.epoch])
-        run.put_stage(Matched())
+            run.put_stage(Matched())
+            forget_messages(message.address.run_id, message.address.epoch, tx)
+        return []
 
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
-        run = RunRecords(tx, message.address.run_id, message.address.epoch)
+        epoch = message.address.epoch
+        run = RunRecords(tx, message.address.run_id, epoch)
+        if epoch > 0 and is_over(run.of_epoch(0), epoch):
+            return []  # sent again by someone who cannot know that it had arrived
         match run.stage(_STAGES), message:
             case Proposed(answered), BankKeys() | Receipt():
                 return self._admit(message, run, answered, tx)
@@ -249,7 +304,12 @@ class PaymentNetwork(Party):
             ):
                 if message.address.sender != AGGREGATOR:
                     acknowledge_previous(run, tx, message.address.sender, message)
-                return self._scoring.advance(message, run.of_epoch(0), run, stage)
+                queries = list(self._scoring.advance(message, run.of_epoch(0), run, stage))
+                if is_over(run.of_epoch(0), epoch):
+                    forget_messages(message.address.run_id, epoch, tx)
+                return queries
+            case Settling(answered), Receipt():
+                return self._settle(message, run, answered, tx)
             case Revealing(), LabelMasks():
                 return self._reveal_labels(message, run)
             case Comparing() | Revealing() | Trained(), Receipt():
@@ -308,9 +368,8 @@ class PaymentNetwork(Party):
             next_steps += waiting[:1]
             answered |= dict.fromkeys(waiting[:1], 0)
         if parameters.purpose == "matching" and self._all_answered(parameters, answered):
-            self._finish_match(message.address, run)
-        else:
-            run.put_stage(Running(answered))
+            return self._put_in_force(parameters, message.address, run)
+        run.put_stage(Running(answered))
         return [
             self._step(parameters, run, name, answered[name], message.address)
             for name in next_steps
@@ -330,7 +389,7 @@ class PaymentNetwork(Party):
             return Roster(self._address(bank, like), identities)
         address = self._address(bank, like, step.plan.table_id, step.chunk)
         if step.kind is EncryptedTable:
-            planes = encrypted_planes(parameters, step.plan, step.chunk, run, self.pool)
+            planes = self._planes.of_chunk(parameters, step.plan, step.chunk, run)
             return EncryptedTable(address, planes)
         products = products_of_lanes(
             parameters, step.plan, step.chunk, bank, run=run, pool=self.pool
@@ -434,16 +493,6 @@ def _expect_receipt_of(kind: type[Message], message: Receipt) -> None:
     here = message.address
     asked = replace(here, sender=here.receiver, receiver=here.sender)
     expect(message.of == id_of(kind, asked), message, "a receipt of something else")
-
-
-def _last_epoch(training: RunRecords) -> int:
-    return int(training.get_json("last epoch"))
-
-
-def _new_epoch(training: RunRecords) -> int:
-    epoch = _last_epoch(training) + 1
-    training.put_json("last epoch", epoch)
-    return epoch
 
 
 @dataclass(frozen=True)

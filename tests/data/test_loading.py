@@ -418,3 +418,25 @@ def test_file_without_a_good_row_is_refused_even_if_bad_rows_are_dropped(tmp_pat
     write_table(path, accounts("BANKFRPP", {"1": "2"}))
     (line,) = _refusal(lambda: load_accounts(path, on_bad_rows="drop"))
     assert "no good row is left" in line
+
+
+def test_columns_of_the_banks_own_are_read_with_the_type_of_their_values(tmp_path):
+    path = tmp_path / "bank_dataset.csv"
+    header = "Bank,Account,Name,Street,CountryCityZip,Flags,Fines,Opened,Branch,Unused"
+    rows = [
+        "AAAADEFF,A1,N,S,Z,00,12.5,2020-01-31,west,x",
+        "AAAADEFF,A2,N,S,Z,03,,2021-02-28,east,y",
+    ]
+    path.write_text("\n".join([header, *rows]) + "\n")
+    table = load_accounts(path, further_columns=["Fines", "Opened", "Branch"])
+    assert table.frame["Fines"].to_list() == [12.5, None]
+    assert table.frame["Opened"].to_list() == [date(2020, 1, 31), date(2021, 2, 28)]
+    assert table.frame["Branch"].to_list() == ["west", "east"]
+    assert table.report.extra_columns == ("Unused",)
+    with pytest.raises(DataError, match="column Age: missing from the file"):
+        load_accounts(path, further_columns=["Age"])
+    path.write_text("\n".join([header, rows[0], rows[0].replace("12.5", "13")]) + "\n")
+    with pytest.raises(
+        DataError, match="Fines: 2 rows have a duplicate account with conflicting values"
+    ):
+        load_accounts(path, further_columns=["Fines"])

@@ -8,7 +8,7 @@ good; of an account listed with different flags no listing is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -67,9 +67,14 @@ def load_transactions(
     return TransactionTable(*sheet.settle(on_bad_rows))
 
 
-def load_accounts(path: Path, *, on_bad_rows: OnBadRows = "raise") -> AccountTable:
-    """Load a bank's file, .csv or .parquet; listed twice with one flag, an account counts once."""
-    sheet = read_sheet(path, ACCOUNT_COLUMNS)
+def load_accounts(
+    path: Path, *, on_bad_rows: OnBadRows = "raise", further_columns: Sequence[str] = ()
+) -> AccountTable:
+    """Load a bank's file, .csv or .parquet; listed twice with one flag, an account counts once.
+
+    `further_columns`: columns of the bank's own, for private slots; numbers, dates or text.
+    """
+    sheet = read_sheet(path, ACCOUNT_COLUMNS, further=further_columns)
     flag = pl.col("Flags").to_physical()
     conflicting = (
         sheet.rows.with_columns(Flags=pl.when(~sheet.bad_rows()).then("Flags"))
@@ -80,6 +85,12 @@ def load_accounts(path: Path, *, on_bad_rows: OnBadRows = "raise") -> AccountTab
     sheet = sheet.with_check(
         Check("Flags", "a duplicate account with conflicting flags"), conflicting
     )
+    for name in further_columns:
+        differs = pl.col(name).n_unique().over(ACCOUNT_KEY) > 1
+        sheet = sheet.with_check(
+            Check(name, "a duplicate account with conflicting values"),
+            sheet.rows.select(differs).to_series(),
+        )
     listed, report = sheet.settle(on_bad_rows)
     frame = listed.unique(ACCOUNT_KEY, keep="first", maintain_order=True)
     return AccountTable(frame, replace(report, n_repeated=listed.height - frame.height))
@@ -90,17 +101,23 @@ def load_partition(
     *,
     on_bad_rows: OnBadRows = "raise",
     after_file: Callable[[], object] = lambda: None,
+    further_columns: Mapping[str, Sequence[str]] | None = None,
 ) -> PartitionTables:
     """Load a split folder of the challenge layout; only data in a `test` folder may lack labels.
 
     Every file is read even if one is bad, so that the error names all problems.
+    `further_columns`: for each bank the columns of its own that it needs.
     """
     partition = read_partition(folder)
     problems: list[str] = []
     accounts: dict[str, AccountTable] = {}
     for client, path in partition.accounts.items():
         try:
-            accounts[client] = load_accounts(path, on_bad_rows=on_bad_rows)
+            accounts[client] = load_accounts(
+                path,
+                on_bad_rows=on_bad_rows,
+                further_columns=(further_columns or {}).get(client, ()),
+            )
         except DataError as error:
             problems.append(str(error))
         after_file()

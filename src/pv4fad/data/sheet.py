@@ -27,7 +27,7 @@ class Sheet:
     path: Path
     rows: pl.DataFrame
     found: Mapping[Check, pl.Series]
-    extra_columns: tuple[str, ...]
+    extra_columns: tuple[str, ...]  # that the file has and nobody asked for
 
     def bad_rows(self) -> pl.Series:
         """The mask of the rows to which any check objects."""
@@ -61,9 +61,15 @@ class Sheet:
         return rows, report
 
 
-def read_sheet(path: Path, columns: Sequence[Column], optional: Sequence[str] = ()) -> Sheet:
+def read_sheet(
+    path: Path,
+    columns: Sequence[Column],
+    optional: Sequence[str] = (),
+    further: Sequence[str] = (),
+) -> Sheet:
     """Read the columns, in this order, from a file; one that is `optional` may be absent.
 
+    `further` columns come after them, with the type that all their values have in common.
     A column that is missing or stored as the wrong type is an error, whatever the user chose to
     do about bad rows; the error also names what is wrong with the rows.
     """
@@ -82,22 +88,41 @@ def read_sheet(path: Path, columns: Sequence[Column], optional: Sequence[str] = 
         if column.name not in stored and column.name not in optional
     ]
     problems += [
+        Problem(path, "missing from the file", name) for name in further if name not in stored
+    ]
+    problems += [
         Problem(path, f"stored as {stored[c.name]}, not as {c.kind}", c.name)
         for c in present
         if c not in readable
     ]
     parsed, checks = parse(table, readable)
     frame = read_table(path, parsed)
-    names = {column.name for column in columns}
+    names = {column.name for column in columns} | set(further)
+    rows = frame.select(column.name for column in readable)
+    if further and not problems:
+        others = read_table(path, table.select(further))
+        rows = rows.with_columns(common_type(others[name]) for name in further)
     sheet = Sheet(
         path,
-        frame.select(column.name for column in readable),
+        rows,
         {check: frame[check.mask] for check in checks if frame[check.mask].any()},
         tuple(name for name in stored if name not in names),
     )
     if problems:
         refuse([*problems, *sheet.problems()])
     return sheet
+
+
+def common_type(column: pl.Series) -> pl.Series:
+    """Text as numbers or dates if every value is one; a column of another type as it is."""
+    if column.dtype != pl.String:
+        return column
+    as_number = column.cast(pl.Float64, strict=False)
+    as_date = column.str.to_date("%Y-%m-%d", strict=False)
+    for converted in (as_number, as_date):
+        if converted.null_count() == column.null_count():
+            return converted
+    return column
 
 
 def _first(mask: pl.Series) -> int:

@@ -42,7 +42,8 @@ _CAN_TELL = {
 class Step:
     """One command, and why it is run."""
 
-    says: str
+    title: str
+    why: str
     words: tuple[str | Path | float, ...]
 
     @property
@@ -56,18 +57,19 @@ def demo(
     transactions: Annotated[int, typer.Option(help="How many to generate.")] = 100_000,
     banks: Annotated[int, typer.Option(help="How many banks take part.")] = 4,
 ) -> None:
-    """Generate data, train privately with ε = 1, and check a run without noise: two minutes."""
+    """Generate data, train privately with ε = 1, check a run without noise: two minutes."""
     started = time.monotonic()
     _make_fresh(folder)
     out.print(
-        "PV4FAD, with all parties on this machine. About two minutes on two cores; no network, no"
-        f" questions. Everything is written to {folder}.",
+        "PV4FAD, with all parties on this machine: one to two minutes on two cores. Nothing is"
+        f" sent anywhere; everything is written to {folder}.",
         markup=False,
     )
     root = context.find_root().command
     for number, step in enumerate(steps(folder, transactions, banks), start=1):
         out.print()
-        out.print(Rule(f"{number}. {step.says}", align="left"))
+        out.print(Rule(f"{number}. {step.title}", align="left"))
+        out.print(step.why, markup=False)
         shown = f"$ pv4fad {shlex.join(step.arguments)}"
         out.print(shown, style="bold", markup=False, soft_wrap=True)
         # Typer makes an exit code of an interrupt; whatever a step ends with, nothing follows it.
@@ -86,28 +88,45 @@ def demo(
 def steps(folder: Path, transactions: int, banks: int) -> Iterator[Step]:
     """The demo as command lines."""
     data, run, key = folder / "data", folder / "run", folder / "key"
-    yield Step("A private count that you can check by hand", ("example",))
+    yield Step(
+        "A private count that you can check by hand",
+        "Real keys and messages; the noise is off, so that the answer is exact.",
+        ("example",),
+    )
     yield Step(
         "Payments and accounts, made up",
+        "The payment network has payments, one in a thousand anomalous; banks have flags.",
         ("generate", data, "--transactions", transactions, "--banks", banks, "--seed", 1),
     )
-    yield Step("What the parties hold", ("data", "check", data / "scenario01" / "train"))
+    yield Step(
+        "What the parties hold",
+        "Every row of every file is checked.",
+        ("data", "check", data / "scenario01" / "train"),
+    )
     yield Step(
         "Train on everybody's data, seen by nobody",
+        f"Noise for ε = 1. Each party has a folder of its own in {run}.",
         ("train", data, "--out", run, "--epsilon", 1, "--key-file", key),
     )
     yield Step(
-        "What the first bank has spent", ("ledger", "show", run / "bank01", "--key-file", key)
+        "What the first bank has spent",
+        "ε is spent before anything is released, and never comes back.",
+        ("ledger", "show", run / "bank01", "--key-file", key),
     )
     sample, exact = folder / "sample", folder / "exact"
-    sizes = ("--transactions", 5000, "--banks", 3, "--anomaly-rate", 0.05)
-    yield Step("Is such a result right? A small sample", ("generate", sample, *sizes))
     yield Step(
-        "Train on it without noise, so that the result is exact",
+        "Is such a result right?",
+        "Noise makes labels differ on purpose. So the same without noise, on a small sample.",
+        ("generate", sample, "--transactions", 5000, "--banks", 3, "--anomaly-rate", 0.05),
+    )
+    yield Step(
+        "Train without noise",
+        "This has to be asked for, and no bank with a finite limit would take part.",
         ("train", sample, "--out", exact, "--epsilon", "none", "--key-file", key),
     )
     yield Step(
         "Compare with a trusted third party that has all data",
+        "Trees, counts and labels, computed again in the clear.",
         ("verify", exact, sample, "--key-file", key),
     )
 

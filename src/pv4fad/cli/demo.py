@@ -19,6 +19,7 @@ from rich.table import Table
 
 from pv4fad.cli.console import out
 from pv4fad.cli.phases import size_text
+from pv4fad.data.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
 from pv4fad.errors import DataError
 from pv4fad.runs.folder import RunFolder
 
@@ -54,8 +55,10 @@ class Step:
 def demo(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="Where to put data and runs.")] = Path("demo"),
-    transactions: Annotated[int, typer.Option(help="How many to generate.")] = 100_000,
-    banks: Annotated[int, typer.Option(help="How many banks take part.")] = 4,
+    transactions: Annotated[
+        int, typer.Option(min=MIN_TRANSACTIONS, help="How many to generate.")
+    ] = 100_000,
+    banks: Annotated[int, typer.Option(min=MIN_BANKS, help="How many banks take part.")] = 4,
 ) -> None:
     """Generate data, train privately with ε = 1, check a run without noise: two minutes."""
     started = time.monotonic()

@@ -168,9 +168,9 @@ def _claim(parameters: RunParameters) -> str:
         )
     noise = {
         "per-bank": "Every bank adds all of the noise, so it holds whatever the others do.",
-        "distributed": f"The banks add the noise together; it holds as long as at least "
-        f"{parameters.honest_banks} of the {len(parameters.banks)} banks add theirs and keep it to"
-        " themselves.",
+        "distributed": "The banks add the noise together; it holds as long as at least"
+        f" {parameters.honest_banks} of the {len(parameters.banks)} banks add their noise and"
+        " keep it to themselves.",
     }[parameters.noise]
     return (
         f"What training reveals is {epsilon}-differentially private, for the whole forest"

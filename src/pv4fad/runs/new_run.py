@@ -37,7 +37,6 @@ from pv4fad.transport.in_process import Observer
 
 _SEED_BYTES = 16
 _TRAINING = "training"
-_ACCOUNT_FILE = "account file"
 
 
 class TrainingRecord(ValidatedModel):
@@ -100,8 +99,6 @@ def prepare_run(
 def begin_run(federation: Federation, new: NewRun, observer: Observer | None = None) -> None:
     """Propose the run and carry it through."""
     run_id = new.parameters.run_id
-    for bank in federation.banks:
-        require_same_accounts(bank.store, run_id, new.records[bank.name].fingerprint)
     with federation.payment_network.store.transaction() as tx:
         RunRecords(tx, run_id).put_json(_TRAINING, new.private.model_dump(mode="json"))
     federation.train(new.parameters, new.training, observer)
@@ -111,17 +108,3 @@ def read_training_record(store: Store, run_id: str) -> TrainingRecord:
     """How the trees of a run came about, from the payment network's store."""
     with store.transaction() as tx:
         return TrainingRecord(**RunRecords(tx, run_id).get_json(_TRAINING))
-
-
-def require_same_accounts(store: Store, run_id: str, version: str) -> None:
-    """A bank must not match one half of a table with other accounts than the other half."""
-    with store.transaction() as tx:
-        run = RunRecords(tx, run_id)
-        noted = run.find(_ACCOUNT_FILE)
-        if noted is None:
-            run.put(_ACCOUNT_FILE, version.encode())
-        elif noted.decode() != version:
-            raise DataError(
-                f"{store.party}: the account file is not the one with which run {run_id} began; "
-                "put that version back, or start a new run"
-            )

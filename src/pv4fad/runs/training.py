@@ -42,7 +42,6 @@ from pv4fad.runs.new_run import (
     begin_run,
     prepare_run,
     read_training_record,
-    require_same_accounts,
 )
 from pv4fad.runs.prepare import bank_records
 from pv4fad.runs.settings import TrainingSettings
@@ -91,8 +90,6 @@ def resume(
     _require_same_settings(private.settings, given)
     records = _records_of_run(split, folder, document)
     with _members(folder, records, site) as federation:
-        for bank in federation.banks:
-            require_same_accounts(bank.store, document.run_id, records[bank.name].fingerprint)
         return _carry_through(folder, document, federation, federation.resume, report)
 
 

@@ -30,10 +30,11 @@ from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.parties.store import Store
+from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.members import party_names
-from pv4fad.runs.new_run import read_training_record, require_same_accounts
+from pv4fad.runs.new_run import read_training_record
 from pv4fad.runs.prepare import (
     PreparedNetwork,
     account_file_fingerprint,
@@ -107,7 +108,7 @@ def compare(
     if fingerprint(transactions) != private.transactions:
         raise DataError("these are not the transactions that the run was trained on")
     for bank, frame in accounts.items():
-        require_same_accounts(stores[bank], run_id, account_file_fingerprint(frame))
+        _require_same_accounts(stores[bank], run_id, account_file_fingerprint(frame))
     settings, seed = private.settings, private.seed
     prepared = prepare_payment_network(transactions, bank_directory(accounts), settings, seed)
     forest = prepared.training.forest
@@ -127,6 +128,13 @@ def compare(
     labels = oracle.red_labels(counts)
     noisy = tuple(Comparison.of(what, ours, labels) for what, ours in model.red.items())
     return Verification(parameters.epsilon, exact, noisy)
+
+
+def _require_same_accounts(store: Store, run_id: str, version: str) -> None:
+    """What a bank spent ε on is in its ledger."""
+    used = {one.account_file for one in read_ledger(store).expenses if one.run_id == run_id}
+    if used != {version}:
+        raise DataError(f"{store.party}: these are not the accounts that the run was trained on")
 
 
 def _joined_atoms(

@@ -62,9 +62,16 @@ class Federation:
         self, run_id: str, data: ScoringInput, observer: Observer | None = None
     ) -> NDArray[np.int64]:
         """The vote total of each side of each transaction, (transactions, 2)."""
+        batch = self.score_batch(run_id, data, observer)
+        votes = self.payment_network.votes(run_id, batch)
+        self.payment_network.close(run_id, batch)
+        return votes
+
+    def score_batch(self, run_id: str, data: ScoringInput, observer: Observer | None = None) -> int:
+        """Score, and keep the votes at the payment network: the number of the batch."""
         batch, queries = self.payment_network.score(run_id, data)
         self._transport(observer).deliver(self.payment_network.name, queries)
-        return self.payment_network.votes(run_id, batch)
+        return batch
 
     def resume(self, observer: Observer | None = None) -> None:
         """Carry on after a crash: everybody sends again what may not have arrived."""

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from pv4fad.he.keys import PublicKey
+from pv4fad.parties.epochs import enter_epoch
 from pv4fad.parties.party import (
     BANK,
     PAYMENT_NETWORK,
@@ -85,7 +86,7 @@ class Aggregator(Party):
         run = RunRecords(tx, message.address.run_id)
         match run.stage(_STAGES), message:
             case Finished(), ScoreReply():
-                return self._add_scores(message, run)
+                return self._add_scores(message, run, tx)
             case None, RunProposal():
                 return self._join(message, run)
             case Collecting(received), NoisySums():
@@ -166,10 +167,14 @@ class Aggregator(Party):
             for receiver in receivers
         ]
 
-    def _add_scores(self, message: ScoreReply, run: RunRecords) -> Iterable[Message]:
+    def _add_scores(
+        self, message: ScoreReply, training: RunRecords, tx: Transaction
+    ) -> Iterable[Message]:
         """Answers about a broadcast table: only their sum goes on, once all banks are in."""
-        parameters, here = run.parameters(), message.address
-        name = f"scores/{here.epoch}/{here.table_id}/{here.index}"
+        enter_epoch(message, training, tx)
+        parameters, here = training.parameters(), message.address
+        run = training.of_epoch(here.epoch)
+        name = f"scores/{here.table_id}/{here.index}"
         received: list[str] = run.find_json(f"{name}/received", [])
         t = np.uint64(parameters.plain_modulus)
         expect(

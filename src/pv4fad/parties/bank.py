@@ -21,6 +21,7 @@ from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY, BankScoring
 from pv4fad.parties.bank_table import BankRecords, BankTable
+from pv4fad.parties.epochs import enter_epoch
 from pv4fad.parties.identity import Identity, PublicIdentity
 from pv4fad.parties.party import (
     AGGREGATOR,
@@ -63,9 +64,16 @@ from pv4fad.protocol.messages import (
     RunProposal,
 )
 from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
-from pv4fad.protocol.scoring_messages import BlindedSetShares, LabelRequest, ScoreQuery
+from pv4fad.protocol.scoring_messages import (
+    BlindedSetShares,
+    LabelRequest,
+    ScoreQuery,
+    TablesInForce,
+)
 from pv4fad.protocol.wire import Message, message_id
 
+# Of training itself the model stays; what the join and its keys consist of does not.
+_JOIN = ("own secret key", "own public key", "public key", "relinearisation key", "opened sets/")
 UNIT = "one account record at one bank, added, removed or changed"
 
 
@@ -118,6 +126,7 @@ class Bank(Party):
         BlindedSetShares: (PAYMENT_NETWORK,),
         LabelRequest: (PAYMENT_NETWORK,),
         ScoreQuery: (PAYMENT_NETWORK,),
+        TablesInForce: (PAYMENT_NETWORK,),
     }
 
     def __init__(
@@ -151,9 +160,11 @@ class Bank(Party):
 
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
         training = RunRecords(tx, message.address.run_id)
+        run = training.of_epoch(message.address.epoch)
         is_query = isinstance(message, BlindedSetShares | LabelRequest | ScoreQuery)
-        run = training if is_query else training.of_epoch(message.address.epoch)
-        stage = run.stage(_STAGES)
+        stage = (training if is_query else run).stage(_STAGES)
+        if message.address.epoch > 0:
+            enter_epoch(message, training, tx)
         if stage is not None and message.address.sender == PAYMENT_NETWORK:
             acknowledge_previous(run, tx, PAYMENT_NETWORK, message)
         match stage, message:
@@ -168,6 +179,8 @@ class Bank(Party):
                 return self._meet(message, run)
             case Matching(done), EncryptedTable():
                 return self._match(message, run, done)
+            case Matched(), TablesInForce():
+                return self._retire_tables(message, training)
             case Counting(done), MaskedProducts():
                 return self._count(message, run, done, tx)
             case Released(), LabelMasks():
@@ -206,15 +219,27 @@ class Bank(Party):
         # New keys of the payment network are the sign to renew one's own as well.
         before = training.of_epoch(training.find_json("key epoch", 0))
         if before.get("public key") == message.public_key:
+            self._require_same_records(before)
             keys = KeyPair(
                 SecretKey(parameters.share_ring, before.get("own secret key")),
                 PublicKey(parameters.share_ring, before.get("own public key")),
             )
         else:
             keys = generate_keys(parameters.share_ring, relinearisation=False)
-            training.put_json("key epoch", message.address.epoch)
         run.put_stage(Matching(0))
         return [self._keys(message, parameters, run, keys)]
+
+    def _retire_tables(self, message: TablesInForce, training: RunRecords) -> Iterable[Message]:
+        """Joins and keys that are no longer needed are forgotten."""
+        in_force = set(message.epochs)
+        expect(message.address.epoch in in_force, message, "a complete match is in force")
+        # Keys are made with the match that replaced all others; a delta has the same.
+        training.put_json("key epoch", min(in_force))
+        for old in training.epochs() - in_force:
+            training.of_epoch(old).delete_all("")
+        if 0 not in in_force:
+            training.delete_all(*_JOIN)
+        return [Receipt(self._address(PAYMENT_NETWORK, message.address), of=message_id(message))]
 
     def _checked_parameters(self, message: RunProposal) -> RunParameters:
         parameters = RunParameters.from_json(message.parameters)
@@ -341,8 +366,8 @@ class Bank(Party):
         """All blocks of a match must show one version of the accounts."""
         if run.get("account file") != self._records.fingerprint.encode():
             raise DataError(
-                f"{self.name}: the account file is not the one that this match began with; "
-                "continue with that one, or start again"
+                f"{self.name}: the account file is not the one that the match began with; "
+                "continue with that one, or match all accounts anew"
             )
 
     def _table(self, parameters: RunParameters, plan: TablePlan) -> BankTable:

@@ -151,16 +151,19 @@ class BankScoring:
 
     def _count_layers(self, message: ScoreQuery, plan: TablePlan, training: RunRecords) -> None:
         day = self.now().date().isoformat()
-        name = f"layers answered/{plan.table_id}"
+        # One count for a table and all that replace or extend it: an account can be in any of them.
+        table = plan.table_id.partition("@")[0]
+        name = f"layers answered/{table}"
         answered = training.find_json(name, {})
         total = answered.get(day, 0) + message.n_layers
         if total > self.layers_per_day:
             raise BudgetError(
-                f"{self.name} answers at most {self.layers_per_day} layers per table and day, and "
-                f"table {plan.table_id} has had {answered.get(day, 0)}: wait, or ask the bank"
+                f"{self.name} answers at most {self.layers_per_day} layers per table and day; of "
+                f"table {table} it has answered {answered.get(day, 0)}, and is asked for "
+                f"{message.n_layers} more: go on tomorrow (UTC), or have the bank raise its limit"
             )
         training.put_json(name, {day: total})
-        log.info("table %s: %d layers answered today", plan.table_id, total)
+        log.info("%s, table %s: %d layers answered today", self.name, table, total)
 
     def _table(
         self, message: Message, training: RunRecords

@@ -37,6 +37,13 @@ class Running:
 
 
 @dataclass(frozen=True)
+class Settling:
+    """A match after training is in force; waiting for the banks that are not in `answered`."""
+
+    answered: list[str]
+
+
+@dataclass(frozen=True)
 class Matched:
     """A match after training is complete."""
 

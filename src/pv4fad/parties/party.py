@@ -90,6 +90,12 @@ class RunRecords:
         """The records of another epoch of the same run."""
         return RunRecords(self._tx, self._run_id, epoch)
 
+    def epochs(self) -> set[int]:
+        """The epochs of this run after training that have records."""
+        prefix = f"run/{self._run_id}/epoch/"
+        names = self._tx.keys(prefix)
+        return {int(name.removeprefix(prefix).partition("/")[0]) for name in names}
+
     def get(self, name: str) -> bytes:
         """A record that must be there."""
         value = self._tx.get(self._prefix + name)
@@ -106,6 +112,12 @@ class RunRecords:
 
     def delete(self, name: str) -> None:
         self._tx.delete(self._prefix + name)
+
+    def delete_all(self, *prefixes: str) -> None:
+        """Forget all records of this epoch whose names start so; "" for every record."""
+        for prefix in prefixes:
+            for name in self._tx.keys(self._prefix + prefix):
+                self._tx.delete(name)
 
     def put_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
         """Several arrays as one record."""

@@ -18,7 +18,7 @@ from pv4fad.he.ring import Ring
 from pv4fad.parties.party import RunRecords
 from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
 from pv4fad.protocol.scoring_plan import ScoringPlan
-from pv4fad.protocol.tables import AccountKey, hashed_id
+from pv4fad.protocol.tables import AccountKey, account_key, hashed_id
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,25 @@ class Tables:
         found: dict[bytes, tuple[int, int]] = {}
         for number, plan in enumerate(self.plans):
             records = self._training.of_epoch(table_epoch(plan.table_id))
-            raw = records.get(f"ids/{plan.table_id}")
             bins = records.get_arrays(f"table/{plan.table_id}")["bins"]
-            ids = raw.split(b"\n") if raw else []
+            ids = self._ids(plan)
             found |= {one: (number, int(place)) for one, place in zip(ids, bins, strict=True)}
         return found
+
+    def _ids(self, plan: TablePlan) -> list[bytes]:
+        raw = self._training.of_epoch(table_epoch(plan.table_id)).get(f"ids/{plan.table_id}")
+        return raw.split(b"\n") if raw else []
+
+    def accounts(self) -> list[list[AccountKey]]:
+        """The accounts of each match."""
+        return [
+            [
+                account_key(one, broadcast=plan.broadcast)
+                for plan in parameters.tables
+                for one in self._ids(plan)
+            ]
+            for parameters in self._parameters.values()
+        ]
 
     def slots(self, data: ScoringInput) -> Slots:
         """A place for every side that reaches a red group; the n-th of an account in layer n."""

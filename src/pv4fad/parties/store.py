@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -88,11 +88,13 @@ class Transaction:
             store._erase(key)
         store._write(_reply_head(message_id), json.dumps(entry | {"replies": None}).encode())
 
-    def prune(self, prefix: str) -> None:
-        """Forget all messages whose id starts with `prefix`: "run-1/" for those of a run."""
+    def prune(self, prefix: str, which: Callable[[str], bool] = lambda _: True) -> None:
+        """Forget the messages whose id starts with `prefix`, "run-1/" for those of a run; of these
+        only the ids for which `which` holds."""
         store = self._open_store()
         for key in store.keys(_REPLY_PREFIX + prefix):
-            store._erase(key)
+            if which(key.removeprefix(_REPLY_PREFIX).partition("|")[0]):
+                store._erase(key)
 
     def _open_store(self) -> Store:
         if self._store is None:

@@ -1,4 +1,4 @@
-"""The messages of scoring, rows 10 to 12 of protocol.md §8.
+"""The messages after training, rows 2 and 10 to 12 of protocol.md §8.
 
 Sizes follow from the run's parameters and the public number of layers.
 """
@@ -11,6 +11,13 @@ from numpy.typing import NDArray
 from pv4fad.protocol.wire import Message, wire_message
 
 _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
+
+
+@wire_message("tables-in-force", max_bytes=4 * _KIB)
+class TablesInForce(Message):
+    """PaymentNetwork → Bank: the matches whose tables are scored with; all others are over."""
+
+    epochs: tuple[int, ...]
 
 
 @wire_message("blinded-set-shares", max_bytes=_GIB)

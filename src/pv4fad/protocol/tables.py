@@ -98,3 +98,11 @@ def hashed_id(key: AccountKey) -> bytes:
     """What is hashed for an account: `BIC8|ID`, or the bare id where the bank is unknown."""
     bic, bare = key
     return bare.encode() if bic is None else f"{bic}{KEY_SEPARATOR}{bare}".encode()
+
+
+def account_key(hashed: bytes, *, broadcast: bool) -> AccountKey:
+    """Which account it is: `hashed_id` backwards."""
+    if broadcast:
+        return None, hashed.decode()
+    bic, _, bare = hashed.decode().partition(KEY_SEPARATOR)
+    return bic, bare

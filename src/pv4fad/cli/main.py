@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from pv4fad import __version__
-from pv4fad.cli import data, demo, example, generate, ledger, train, verify
+from pv4fad.cli import bench, data, demo, example, generate, ledger, score, train, verify
 from pv4fad.cli.console import fail, out
 from pv4fad.errors import Pv4fadError, UserError
 
@@ -20,12 +20,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(bench.app, name="bench")
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")
 app.command()(demo.demo)
 app.command()(example.example)
 app.command("generate")(generate.command)
 app.command("train")(train.command)
+app.command("score")(score.command)
 app.command("verify")(verify.command)
 
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from pv4fad.errors import ParameterError, WorkerError
 
@@ -116,7 +116,7 @@ class WorkerPool:
             self._executor.shutdown(cancel_futures=True)
             self._executor = None
 
-    def __enter__(self) -> WorkerPool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -1,0 +1,206 @@
+"""Generated work for benchmarks: a payment network, one bank, a forest, and the plain truth.
+
+The bank holds half of the payment network's accounts (fewer if it has fewer) and otherwise accounts
+that the payment network has never seen.  Every account of the payment network sends one payment
+and receives one.  Atoms are uniform, so that no atom is cheap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.errors import ParameterError
+from pv4fad.federation import Federation, run_parameters
+from pv4fad.forest.atoms import AtomFamily, AtomSchema
+from pv4fad.forest.counts import green_labels, group_counts
+from pv4fad.forest.pairs import AccountIndex, CountConfig, KeptPairs, choose_pairs
+from pv4fad.forest.structure import Forest, PublicSizes
+from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Side, Split
+from pv4fad.forest.trusted import TrustedThirdParty
+from pv4fad.hashing.identity import KEY_SEPARATOR
+from pv4fad.hashing.keyed import tree_of
+from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.aggregator import Aggregator
+from pv4fad.parties.bank import Bank
+from pv4fad.parties.bank_table import BankRecords
+from pv4fad.parties.identity import Identity
+from pv4fad.parties.network_stages import TrainingInput
+from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.parties.store import MemoryStore
+from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.tables import TableAccounts
+
+BANK = "bank01"
+BIC = "BNCHDEFF"
+ABSENT = -1
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Sizes, and everything generated from them."""
+
+    pns_accounts: int
+    bank_accounts: int
+    n_atoms: int = 11
+    n_trees: int = 12
+    groups_per_tree: int = 1
+    bound: int = 3
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("pns_accounts", "bank_accounts", "n_atoms", "n_trees", "groups_per_tree"):
+            if getattr(self, name) < 1:
+                raise ParameterError(f"{name} must be at least 1")
+
+    # The bank.
+
+    @cached_property
+    def records(self) -> BankRecords:
+        """What the bank holds."""
+        shared = self._n_shared
+        numbers = [*range(shared), *range(self.pns_accounts, self._n_ids)]
+        return BankRecords(
+            _qualified(numbers), _bare(numbers), self._bank_atoms, "generated for a benchmark"
+        )
+
+    @cached_property
+    def atoms(self) -> NDArray[np.int64]:
+        """What the payment network's account `key` finds at the bank: (keys, 1), −1 if nothing."""
+        found = np.full((self.pns_accounts, 1), ABSENT, np.int64)
+        found[: self._n_shared] = self._bank_atoms[: self._n_shared]
+        return found
+
+    @cached_property
+    def _bank_atoms(self) -> NDArray[np.int16]:
+        rng = np.random.default_rng([self.seed, 1])
+        return rng.integers(self.n_atoms, size=(self.bank_accounts, 1)).astype(np.int16)
+
+    @property
+    def _n_shared(self) -> int:
+        return min(self.pns_accounts // 2, self.bank_accounts)
+
+    @property
+    def _n_ids(self) -> int:
+        return self.pns_accounts + self.bank_accounts - self._n_shared
+
+    # The payment network.
+
+    @cached_property
+    def forest(self) -> Forest:
+        """Each tree asks the bank first, then divides one feature into its groups."""
+        conditions = [BankCondition(side, ((0,),)) for side in Side]
+        trees = tuple(
+            BankNode(
+                conditions[tree % 2], _intervals(0, self.groups_per_tree, self.groups_per_tree)
+            )
+            for tree in range(self.n_trees)
+        )
+        schema = AtomSchema((AtomFamily("flags", tuple(map(str, range(self.n_atoms)))),))
+        sizes = PublicSizes(self.n_trees, self.groups_per_tree, 1, 1, self.n_atoms)
+        return Forest(trees, ("amount",), schema, sizes)
+
+    @cached_property
+    def pairs(self) -> KeptPairs:
+        """The payments that count."""
+        bare_trees = self.table.trees
+        keys = np.arange(self.pns_accounts)
+        rng = np.random.default_rng([self.seed, 2])
+        sides = np.stack([rng.permutation(keys), rng.permutation(keys)], axis=1)
+        return choose_pairs(
+            self.forest,
+            self._codes,
+            self._labels,
+            AccountIndex(sides, keys, bare_trees),
+            config=CountConfig(bound=self.bound),
+            rng=rng,
+        )
+
+    @cached_property
+    def table(self) -> TableAccounts:
+        """All of the payment network's accounts are routed to the one bank."""
+        numbers = range(self.pns_accounts)
+        trees = tree_of(_bare(numbers), self.n_trees)
+        return TableAccounts(_qualified(numbers), trees, np.arange(self.pns_accounts))
+
+    @cached_property
+    def training_input(self) -> TrainingInput:
+        """What the payment network brings to a run."""
+        return TrainingInput(
+            self.forest,
+            group_counts(self.forest, self.pairs, self.pns_accounts),
+            green_labels(self.forest, self._codes, self._labels),
+            {BANK: self.table},
+        )
+
+    @cached_property
+    def _codes(self) -> NDArray[np.int32]:
+        rng = np.random.default_rng([self.seed, 3])
+        return self.forest.route(rng.random((self.pns_accounts, 1), np.float32))
+
+    @cached_property
+    def _labels(self) -> NDArray[np.int8]:
+        rng = np.random.default_rng([self.seed, 4])
+        return (rng.random(self.pns_accounts) < 0.5).astype(np.int8)
+
+    # Both.
+
+    @property
+    def truth(self) -> TrustedThirdParty:
+        """All of it in one place."""
+        return TrustedThirdParty(self.forest, self.atoms)
+
+    def parameters(self) -> RunParameters:
+        """A new run without noise, so that everything can be compared with the truth."""
+        return run_parameters(
+            self.training_input,
+            {BANK: self.bank_accounts},
+            bound=self.bound,
+            epsilon="none",
+            noise="none",
+            honest_banks=1,
+            mode="sealed",
+        )
+
+    def federation(self, pool: WorkerPool) -> Federation:
+        """The parties, with stores in memory."""
+        identity, store = Identity.generate(BANK), MemoryStore(BANK)
+        with store.transaction() as tx:
+            set_limit(tx, "none", datetime.now(UTC))
+        bank = Bank(
+            BANK,
+            store,
+            pool,
+            records=self.records,
+            identity=identity,
+            signing_keys={BANK: identity.public().signing_key},
+        )
+        return Federation(
+            PaymentNetwork(MemoryStore(PAYMENT_NETWORK), pool),
+            [bank],
+            Aggregator(AGGREGATOR, MemoryStore(AGGREGATOR), pool),
+        )
+
+
+def _intervals(first: int, stop: int, n: int) -> Node:
+    """A balanced tree over the intervals first..stop−1 of n equal ones between 0 and 1."""
+    if stop - first == 1:
+        return Leaf()
+    middle = (first + stop) // 2
+    cut = float(np.float32(middle / n))
+    return Split(0, cut, _intervals(first, middle, n), _intervals(middle, stop, n))
+
+
+def _bare(numbers: range | list[int]) -> tuple[bytes, ...]:
+    return tuple(b"%012d" % number for number in numbers)
+
+
+def _qualified(numbers: range | list[int]) -> tuple[bytes, ...]:
+    prefix = f"{BIC}{KEY_SEPARATOR}".encode()
+    return tuple(b"%b%012d" % (prefix, number) for number in numbers)

@@ -1,0 +1,159 @@
+"""`pv4fad bench`: speed, measured on this machine with generated data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import Progress as Bars
+from rich.progress import TaskID
+from rich.table import Table
+
+from pv4fad.bench.harness import BenchReport, Progress
+from pv4fad.bench.match import bench_match
+from pv4fad.bench.train import bench_train
+from pv4fad.bench.workload import Workload
+from pv4fad.cli.console import err, fail, out, progress_bar
+from pv4fad.cli.phases import size_text
+
+app = typer.Typer(help="Measure the speed on this machine.", no_args_is_help=True)
+
+PnsAccounts = Annotated[
+    int, typer.Option("--pns-accounts", min=1, help="Accounts of the payment network.")
+]
+BankAccounts = Annotated[int, typer.Option("--bank-accounts", min=1, help="Accounts of the bank.")]
+Atoms = Annotated[int, typer.Option("--atoms", min=1, help="Atoms a bank tells of an account.")]
+Trees = Annotated[int, typer.Option("--trees", min=1, help="Trees of the forest.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=0, help="Worker processes; one per core if not set.")
+]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="Write all figures to this file.", dir_okay=False)
+]
+
+
+@app.command()
+def match(
+    *,
+    pns_accounts: PnsAccounts = 100_000,
+    bank_accounts: BankAccounts = 100_000,
+    atoms: Atoms = 11,
+    trees: Trees = 12,
+    workers: Workers = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Match: which accounts are at the bank, shared and checked bin by bin.
+
+    The overhead ratio compares the wall time with that of the HE operations alone.
+    """
+    workload = Workload(pns_accounts, bank_accounts, atoms, trees)
+    _run(lambda progress: bench_match(workload, workers, progress), json_file)
+
+
+@app.command()
+def train(
+    *,
+    pns_accounts: PnsAccounts = 100_000,
+    bank_accounts: BankAccounts = 100_000,
+    atoms: Atoms = 11,
+    trees: Trees = 12,
+    groups_per_tree: Annotated[
+        int, typer.Option("--groups-per-tree", min=1, help="Two red leaves each.")
+    ] = 34,
+    workers: Workers = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Private training with one bank, compared with a trusted third party."""
+    workload = Workload(pns_accounts, bank_accounts, atoms, trees, groups_per_tree)
+    _run(lambda progress: bench_train(workload, workers, progress), json_file)
+
+
+class _Bar:
+    """The progress of a benchmark on standard error."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._task: TaskID = bars.add_task("measuring unit costs", total=None)
+
+    def begin(self, expected_s: float, n_steps: int) -> None:
+        err.print(f"This will take about {_duration(expected_s)}.")
+        self._bars.update(self._task, description="running", total=n_steps)
+
+    def advance(self) -> None:
+        self._bars.advance(self._task)
+
+
+def _run(benchmark: Callable[[Progress], BenchReport], json_file: Path | None) -> None:
+    with progress_bar() as bars:
+        report = benchmark(_Bar(bars))
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.document(), indent=2) + "\n", encoding="utf-8")
+    _print(report)
+    if not report.passed:
+        fail("the result is wrong; please report this with the figures above", 1)
+
+
+def _print(report: BenchReport) -> None:
+    out.print(f"[bold]{report.benchmark}[/]: {_pairs(report.workload)}", soft_wrap=True)
+    out.print(_phases(report))
+    out.print(_traffic(report))
+    if report.operations:
+        out.print(_operations(report))
+    for name, peak in report.peak_bytes.items():
+        out.print(f"peak memory of {name}: {peak / 2**20:,.0f} MiB")
+    for name, value in report.figures.items():
+        out.print(f"{_words(name)}: {_number(value)}")
+    for claim, holds in report.checks.items():
+        out.print(escape(claim) + (": [green]checked[/]" if holds else ": [bold red]WRONG[/]"))
+
+
+def _phases(report: BenchReport) -> Table:
+    table = Table("phase", title="Time")
+    for heading in ("wall s", "CPU s"):
+        table.add_column(heading, justify="right")
+    for name, phase in report.phases.items():
+        table.add_row(name, f"{phase.wall_s:.2f}", f"{phase.cpu_s:.2f}")
+    table.add_section()
+    cpu_s = sum(phase.cpu_s for phase in report.phases.values())
+    table.add_row("total", f"{report.wall_s:.2f}", f"{cpu_s:.2f}")
+    return table
+
+
+def _traffic(report: BenchReport) -> Table:
+    table = Table("message", "from", "to", title="Traffic")
+    for heading in ("messages", "bytes"):
+        table.add_column(heading, justify="right")
+    for one in report.traffic:
+        table.add_row(
+            one.kind, one.sender, one.receiver, str(one.n_messages), size_text(one.n_bytes)
+        )
+    return table
+
+
+def _operations(report: BenchReport) -> Table:
+    table = Table("HE operation", title="Floor: nothing but HE operations")
+    for heading in ("number", "ms each", "CPU s"):
+        table.add_column(heading, justify="right")
+    for one in report.operations:
+        table.add_row(one.name, f"{one.count:,}", f"{one.unit_s * 1e3:.2f}", f"{one.total_s:.2f}")
+    return table
+
+
+def _pairs(values: dict[str, object]) -> str:
+    return ", ".join(f"{_words(name)} {_number(value)}" for name, value in values.items())
+
+
+def _words(name: str) -> str:
+    return name.removeprefix("n_").replace("_", " ")
+
+
+def _number(value: object) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"

@@ -1,0 +1,82 @@
+"""The benchmarks run, check their results, and report everything they promise."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pv4fad.bench.workload import Workload
+from pv4fad.cli.main import app
+from pv4fad.he.ring import Ring, match_ring
+
+ONE_BLOCK = ["--pns-accounts", "3000", "--bank-accounts", "2500"]
+N_ATOMS, N_PLANES = 11, 52
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, ["bench", *arguments])
+
+
+def test_match_checks_every_bin_and_reports_every_figure(tmp_path):
+    file = tmp_path / "match.json"
+    result = run("match", *ONE_BLOCK, "--workers", "2", "--json", str(file))
+    assert result.exit_code == 0, result.output
+    report = json.loads(file.read_text())
+    assert report["checks"] == {
+        "u − s equals the plain join in all 16384 bins": True,
+        "E_j[s] decrypts to s": True,
+    }
+    assert set(report["phases"]) == {
+        "place accounts, make keys",
+        "encrypt planes",
+        "messages and stores",
+        "hash bank accounts",
+        "count agreeing ones",
+        "equality and atoms",
+        "blind and sanitise",
+        "open shares",
+    }
+    assert all(phase["cpu_s"] > 0 for phase in report["phases"].values())
+    assert report["wall_s"] == pytest.approx(sum(p["wall_s"] for p in report["phases"].values()))
+    assert set(report["peak_bytes"]) == {"parties", "worker 1", "worker 2"}
+    figures = report["figures"]
+    assert figures["log2_false_match"] < -20
+    assert figures["log2_distance"] < -30
+    assert figures["overhead_ratio"] == pytest.approx(report["wall_s"] / figures["floor_s"])
+    planes = N_PLANES * Ring.of(match_ring(65537)).ciphertext_bytes(6)
+    assert planes < figures["upload_bytes"] < planes + 1000
+    counts = {one["name"]: one["count"] for one in report["operations"]}
+    assert counts["encrypt a plane"] == N_PLANES
+    assert counts["decrypt"] == counts["sanitise"] == N_ATOMS
+    total = sum(one["count"] * one["unit_s"] for one in report["operations"])
+    assert figures["floor_s"] == pytest.approx(total / 2)
+    for figure in ("overhead ratio", "log2 false match", "peak memory of worker 2", "checked"):
+        assert figure in result.output
+
+
+def test_train_equals_the_trusted_third_party():
+    result = run("train", *ONE_BLOCK, "--trees", "3", "--groups-per-tree", "4", "--workers", "0")
+    assert result.exit_code == 0, result.output
+    for claim in ("all 12 counts equal", "all 24 labels equal"):
+        assert f"{claim} those of a trusted third party: checked" in result.output
+    for phase in ("propose", "match", "count", "compare", "labels", "masked-products"):
+        assert phase in result.output
+
+
+def test_a_wrong_result_is_reported_and_fails(monkeypatch):
+    def one_account_more(self):
+        found = np.full((self.pns_accounts, 1), -1)
+        found[: 1 + self.pns_accounts // 2] = self._bank_atoms[: 1 + self.pns_accounts // 2]
+        return found
+
+    monkeypatch.setattr(Workload, "atoms", property(one_account_more))
+    result = run("match", *ONE_BLOCK, "--atoms", "2", "--workers", "0")
+    assert result.exit_code == 1
+    assert "u − s equals the plain join in all 16384 bins: WRONG" in result.output
+    assert "E_j[s] decrypts to s: checked" in result.output
+
+
+@pytest.mark.parametrize("option", ["--pns-accounts", "--atoms", "--trees"])
+def test_sizes_below_one_are_refused(option):
+    assert run("match", option, "0").exit_code == 2

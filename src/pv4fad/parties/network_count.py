@@ -17,8 +17,6 @@ from pv4fad.protocol.count import ProductsJob, SparseSum, masked_products, own_s
 from pv4fad.protocol.packing import Lane
 from pv4fad.protocol.parameters import RunParameters, TablePlan
 
-_BATCH = 16  # ciphertexts of one worker's job
-
 
 def products_of_lanes(
     parameters: RunParameters,
@@ -33,11 +31,13 @@ def products_of_lanes(
     table = _CountTable.of(parameters, plan, bank, run)
     public = PublicKey(parameters.share_ring, run.get(f"bank/{bank}/public key"))
     flood = parameters.bounds["linear"].flood
-    lanes = parameters.lanes_of_chunk(plan, chunk)
+    lanes, per_tree = parameters.lanes_of_chunk(plan, chunk), parameters.sizes.sums_per_tree
+    # Each job reads the shares of its lane anew: as few jobs as keep all workers busy.
+    batch = -(-per_tree * len(lanes) // (2 * max(1, pool.n_workers)))
     work = [
-        (lane, first, table.sums(lane, first, first + _BATCH))
+        (lane, first, table.sums(lane, first, first + batch))
         for lane in lanes
-        for first in range(0, parameters.sizes.sums_per_tree, _BATCH)
+        for first in range(0, per_tree, batch)
     ]
     jobs = (
         ProductsJob(
@@ -54,10 +54,10 @@ def products_of_lanes(
     p = run.get_arrays("sums")["p"]
     by_tree = p.reshape(parameters.sizes.n_trees, -1)
     ciphertexts: list[bytes] = []
-    for (lane, first, sums), batch in zip(work, pool.map(masked_products, jobs), strict=True):
-        ciphertexts += batch.ciphertexts
+    for (lane, first, sums), masked in zip(work, pool.map(masked_products, jobs), strict=True):
+        ciphertexts += masked.ciphertexts
         for i, packed in enumerate(sums):
-            for tree, one, mask in zip(lane.trees, packed, batch.mask_totals[i], strict=True):
+            for tree, one, mask in zip(lane.trees, packed, masked.mask_totals[i], strict=True):
                 mine = own_share(one, table.opened, int(mask), t)
                 by_tree[tree, first + i] = (int(by_tree[tree, first + i]) + mine) % t
     run.put_arrays("sums", p=p)

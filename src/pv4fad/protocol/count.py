@@ -13,7 +13,9 @@ other.  Every function is a worker's job on plain data.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,24 +61,13 @@ def masked_products(job: ProductsJob) -> MaskedBatch:
     evaluator, encryptor = Evaluator(job.public), Encryptor(job.public)
     sanitiser = Sanitiser(job.public, job.flood)
     ring = evaluator.ring
-    top = ring.parameters.n_data_primes
-    shares = [
-        [evaluator.switch_to(ring.load(one, top), FINAL_PRIMES) for one in block]
-        for block in job.encrypted_shares
-    ]
-    of_set = _SetShares(evaluator, shares)
+    of_set = _SetShares(evaluator, job.encrypted_shares)
     ciphertexts, totals = [], []
     for packed in job.sums:
-        total = encryptor.zero(FINAL_PRIMES)
-        for one in packed:
-            residues = (one.weights % ring.plain_modulus).astype(np.uint64)
-            for position, block in enumerate(job.blocks):
-                inside = one.bins // ring.degree == block
-                d = np.zeros(ring.degree, np.uint64)
-                d[one.bins[inside] % ring.degree] = residues[inside]
-                if d.any():
-                    share = of_set.of(one.atoms, position)
-                    evaluator.add_products(total, [(share, d)])
+        terms = chain.from_iterable(_terms(one, job.blocks, of_set) for one in packed)
+        total = evaluator.add_products(None, terms)
+        if total is None:  # nobody counts here; sanitised, it looks like any other sum
+            total = encryptor.zero(FINAL_PRIMES)
         rho = secret_residues(ring.plain_modulus, ring.degree)
         evaluator.add_slots(total, rho)
         ciphertexts.append(sanitiser.sanitise(total))
@@ -85,18 +76,35 @@ def masked_products(job: ProductsJob) -> MaskedBatch:
 
 
 class _SetShares:
-    """E_j[s_c] = Σ_{k in c} E_j[s_k], made once for each set and block."""
+    """E_j[s_c] = Σ_{k in c} E_j[s_k], made once for each set and block that is in use."""
 
-    def __init__(self, evaluator: Evaluator, shares: list[list[Ciphertext]]) -> None:
+    def __init__(self, evaluator: Evaluator, shares: tuple[tuple[bytes, ...], ...]) -> None:
+        self.ring = evaluator.ring
         self._evaluator = evaluator
         self._shares = shares
         self._made: dict[tuple[tuple[int, ...], int], Ciphertext] = {}
 
     def of(self, atoms: tuple[int, ...], block: int) -> Ciphertext:
         if (atoms, block) not in self._made:
-            members = [self._shares[block][k] for k in atoms]
-            self._made[atoms, block] = self._evaluator.total(members)
+            top = self.ring.parameters.n_data_primes
+            members = [self.ring.load(self._shares[block][k], top) for k in atoms]
+            total = self._evaluator.total(members)
+            self._made[atoms, block] = self._evaluator.switch_to(total, FINAL_PRIMES)
         return self._made[atoms, block]
+
+
+def _terms(
+    one: SparseSum, blocks: tuple[int, ...], of_set: _SetShares
+) -> Iterator[tuple[Ciphertext, NDArray[np.uint64]]]:
+    """E_j[s_c] and d, for the blocks where d is not zero."""
+    degree, t = of_set.ring.degree, of_set.ring.plain_modulus
+    residues = (one.weights % t).astype(np.uint64)
+    for position, block in enumerate(blocks):
+        inside = one.bins // degree == block
+        d = np.zeros(degree, np.uint64)
+        d[one.bins[inside] % degree] = residues[inside]
+        if d.any():
+            yield of_set.of(one.atoms, position), d
 
 
 def slot_totals(
@@ -109,7 +117,8 @@ def slot_totals(
 
 def own_share(one: SparseSum, opened: NDArray[np.uint32], mask_total: int, modulus: int) -> int:
     """PaymentNetwork, step 1: p = <d, u_c> + Σ ρ for one sum in one table, modulo t."""
-    u_c = opened[list(one.atoms)][:, one.bins].astype(np.int64).sum(axis=0) % modulus
+    atoms = np.array(one.atoms)[:, np.newaxis]
+    u_c = opened[atoms, one.bins].sum(axis=0, dtype=np.int64) % modulus
     return int((one.weights * u_c).sum() + mask_total) % modulus
 
 

@@ -12,7 +12,7 @@ messages, here with all parties in one process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,8 +43,7 @@ class Federation:
         self, parameters: RunParameters, data: TrainingInput, observer: Observer | None = None
     ) -> None:
         """Propose a run and carry it through."""
-        proposals = self.payment_network.propose(parameters, data)
-        self._transport(observer).deliver(self.payment_network.name, proposals)
+        self.deliver(self.payment_network.propose(parameters, data), observer)
 
     def rematch(
         self,
@@ -55,23 +54,21 @@ class Federation:
         observer: Observer | None = None,
     ) -> None:
         """A further match for a trained model: more tables, or all of them anew (`replace`)."""
-        proposals = self.payment_network.rematch(parameters, tables, replace=replace)
-        self._transport(observer).deliver(self.payment_network.name, proposals)
+        self.deliver(self.payment_network.rematch(parameters, tables, replace=replace), observer)
 
     def score(
         self, run_id: str, data: ScoringInput, observer: Observer | None = None
     ) -> NDArray[np.int64]:
         """The vote total of each side of each transaction, (transactions, 2)."""
-        batch = self.score_batch(run_id, data, observer)
+        batch, queries = self.payment_network.score(run_id, data)
+        self.deliver(queries, observer)
         votes = self.payment_network.votes(run_id, batch)
         self.payment_network.close(run_id, batch)
         return votes
 
-    def score_batch(self, run_id: str, data: ScoringInput, observer: Observer | None = None) -> int:
-        """Score, and keep the votes at the payment network: the number of the batch."""
-        batch, queries = self.payment_network.score(run_id, data)
-        self._transport(observer).deliver(self.payment_network.name, queries)
-        return batch
+    def deliver(self, messages: Iterable[bytes], observer: Observer | None = None) -> None:
+        """Carry messages of the payment network, and all that is sent in answer."""
+        self._transport(observer).deliver(self.payment_network.name, messages)
 
     def resume(self, observer: Observer | None = None) -> None:
         """Carry on after a crash: everybody sends again what may not have arrived."""

@@ -28,6 +28,7 @@ app.command()(example.example)
 app.command("generate")(generate.command)
 app.command("train")(train.command)
 app.command("score")(score.command)
+app.command("score")(score.command)
 app.command("verify")(verify.command)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
+from rich.table import Table
 
 from pv4fad.cli.console import err
-from pv4fad.runs.meter import PHASES, PREPARE, Progress, Report
+from pv4fad.runs.meter import PHASES, PREPARE, PhaseCost, Progress, Report
 
 
 @contextmanager
-def phase_display() -> Iterator[Report]:
+def phase_display(phases: Sequence[str] = PHASES) -> Iterator[Report]:
     """Shows every phase with messages, bytes and seconds, on standard error."""
     if not err.is_terminal:
         yield _Lines()
@@ -24,7 +25,7 @@ def phase_display() -> Iterator[Report]:
         TextColumn("{task.fields[cost]}"),
     )
     with Bars(*columns, console=err) as bars:
-        yield _BarsOfPhases(bars)
+        yield _BarsOfPhases(bars, phases)
 
 
 class _Lines:
@@ -41,11 +42,11 @@ class _Lines:
 
 
 class _BarsOfPhases:
-    def __init__(self, bars: Bars) -> None:
+    def __init__(self, bars: Bars, phases: Sequence[str]) -> None:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {
             phase: bars.add_task(phase, total=None, start=phase == PREPARE, cost="")
-            for phase in PHASES
+            for phase in phases
         }
 
     def __call__(self, progress: Progress) -> None:
@@ -72,3 +73,17 @@ def size_text(n_bytes: int) -> str:
         if n_bytes >= size:
             return f"{n_bytes / size:.1f} {unit}"
     return f"{n_bytes} B"
+
+
+def cost_table(phases: Sequence[PhaseCost]) -> Table:
+    """Seconds, messages and bytes of each phase, and of all together."""
+    table = Table("phase", "seconds", "messages", "bytes")
+    for cost in phases:
+        size = size_text(cost.bytes) if cost.messages else ""
+        table.add_row(cost.phase, f"{cost.seconds:.1f}", str(cost.messages or ""), size)
+    seconds = sum(cost.seconds for cost in phases)
+    messages = sum(cost.messages for cost in phases)
+    size = size_text(sum(cost.bytes for cost in phases))
+    table.add_section()
+    table.add_row("all", f"{seconds:.1f}", str(messages), size)
+    return table

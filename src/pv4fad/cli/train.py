@@ -12,14 +12,15 @@ from rich.table import Table
 
 from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
-from pv4fad.cli.phases import phase_display, size_text
+from pv4fad.cli.phases import cost_table, phase_display
 from pv4fad.errors import ParameterError
 from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
 from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.partition import training_split
 from pv4fad.runs.settings import TrainingOptions, TrainingSettings, read_options
-from pv4fad.runs.training import Site, resume, train
+from pv4fad.runs.site import Site
+from pv4fad.runs.training import resume, train
 
 NO_PRIVACY = (
     "ε is none: NO NOISE, NO PRIVACY.\nThe labels of the model are those of exact counts and can"
@@ -184,7 +185,7 @@ def _print_summary(document: RunDocument, run: Path, folder: Path) -> None:
     )
     table.add_row("model", f"{parameters.mode}; plaintext modulus {sizes.plain_modulus}")
     out.print(table)
-    out.print(_costs(document))
+    out.print(cost_table(document.phases))
     bounds = document.bounds
     out.print(
         "bounds (log2): "
@@ -204,16 +205,3 @@ def _print_summary(document: RunDocument, run: Path, folder: Path) -> None:
         else f"pv4fad ledger show {run / next(iter(parameters.banks))}"
     )
     out.print(escape(f"The run is in {run}. Next: {next_command}"), soft_wrap=True)
-
-
-def _costs(document: RunDocument) -> Table:
-    table = Table("phase", "seconds", "messages", "bytes")
-    for cost in document.phases:
-        size = size_text(cost.bytes) if cost.messages else ""
-        table.add_row(cost.phase, f"{cost.seconds:.1f}", str(cost.messages or ""), size)
-    seconds = sum(cost.seconds for cost in document.phases)
-    messages = sum(cost.messages for cost in document.phases)
-    size = size_text(sum(cost.bytes for cost in document.phases))
-    table.add_section()
-    table.add_row("all", f"{seconds:.1f}", str(messages), size)
-    return table

@@ -62,6 +62,14 @@ def vote_parts(
     return VoteParts(rest % modulus, sets % modulus)
 
 
+def green_votes(codes: NDArray[np.int32], labels: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Votes for 1 of the green leaves that each transaction reaches."""
+    # Red codes read the last entry, which stands for no vote.
+    by_code = np.append(labels, np.int8(0))[np.where(codes < 0, -1 - codes, -1)]
+    votes: NDArray[np.int64] = by_code.sum(axis=1, dtype=np.int64)
+    return votes
+
+
 def predictions(total_votes: NDArray[np.int64], n_trees: int) -> Predictions:
     """Score, label and confidence; a tie of votes gives label 0."""
     score = total_votes / n_trees

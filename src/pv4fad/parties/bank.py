@@ -153,6 +153,11 @@ class Bank(Party):
         """How many accounts this bank holds."""
         return len(self._records.bare_ids)
 
+    @property
+    def account_file(self) -> str:
+        """The version of its account file."""
+        return self._records.fingerprint
+
     def replace_records(self, records: BankRecords) -> None:
         """The account file has changed; the next match uses it."""
         self._records = records

@@ -69,6 +69,14 @@ class Scored:
     """All votes of a batch are in."""
 
 
+@dataclass(frozen=True)
+class BatchSize:
+    """What everybody can see of a batch."""
+
+    layers: int
+    messages: int
+
+
 class NetworkScoring:
     """The scoring side of the payment network."""
 
@@ -96,19 +104,22 @@ class NetworkScoring:
             layer=slots.layer,
         )
         steps = {bank: self._plan(bank, tables, n_layers, training) for bank in tables.banks}
+        sums = sum(
+            len(tables.scoring(plan).layer_chunks(plan, n_layers))
+            for plan in tables.plans
+            if plan.broadcast
+        )
+        # Of a broadcast table a bank sends a receipt besides, and the aggregator the sum.
+        n_messages = 2 * sum(map(len, steps.values())) + sums * (len(steps) + 1)
         batch.put_json(
             "plan",
             {
                 "n_transactions": len(data.codes),
                 "tables": [plan.table_id for plan in tables.plans],
                 "n_layers": n_layers,
+                "n_messages": n_messages,
                 "steps": steps,
             },
-        )
-        sums = sum(
-            len(tables.scoring(plan).layer_chunks(plan, n_layers))
-            for plan in tables.plans
-            if plan.broadcast
         )
         begun = list(tables.banks)[: self._banks_at_once]
         batch.put_stage(Scoring(dict.fromkeys(begun, 0), sums))
@@ -349,6 +360,11 @@ class NetworkScoring:
         before = batch.find_arrays(name)
         total = values.astype(np.uint64) + (0 if before is None else before["votes"])
         batch.put_arrays(name, votes=(total % np.uint64(t)).astype(np.uint32))
+
+    def size(self, batch: RunRecords) -> BatchSize:
+        """How large a batch is."""
+        plan = batch.get_json("plan")
+        return BatchSize(plan["n_layers"], plan["n_messages"])
 
     def votes(self, training: RunRecords, batch: RunRecords) -> NDArray[np.int64]:
         """The vote total of each side of each transaction of a finished batch."""

@@ -31,7 +31,7 @@ from pv4fad.parties.network_epochs import (
     put_in_force,
 )
 from pv4fad.parties.network_match import EncryptedPlanes, keep_shares, place_accounts
-from pv4fad.parties.network_scoring import NetworkScoring, Scored, Scoring
+from pv4fad.parties.network_scoring import BatchSize, NetworkScoring, Scored, Scoring
 from pv4fad.parties.network_stages import (
     Comparing,
     Matched,
@@ -200,6 +200,16 @@ class PaymentNetwork(Party):
             tx.record_reply(f"{run_id}/score/{epoch}", b"", queries)
         return epoch, queries
 
+    def batch_size(self, run_id: str, batch: int) -> BatchSize:
+        """How large a batch is that is under way or scored."""
+        with self.store.transaction() as tx:
+            return self._scoring.size(RunRecords(tx, run_id, batch))
+
+    def is_scored(self, run_id: str, batch: int) -> bool:
+        """Whether the votes of a batch are there to be taken."""
+        with self.store.transaction() as tx:
+            return isinstance(RunRecords(tx, run_id, batch).stage(_STAGES), Scored)
+
     def votes(self, run_id: str, batch: int) -> NDArray[np.int64]:
         """The vote total of each side of each transaction of a batch, (transactions, 2)."""
         with self.store.transaction() as tx:
@@ -218,6 +228,11 @@ class PaymentNetwork(Party):
         """The accounts of each match in force: first of the one that holds all, then the delta."""
         with self.store.transaction() as tx:
             return Tables(RunRecords(tx, run_id)).accounts()
+
+    def matches(self, run_id: str) -> list[int]:
+        """The matches in force: the one that holds all accounts, then the delta, if any."""
+        with self.store.transaction() as tx:
+            return list(RunRecords(tx, run_id).get_json("matches"))
 
     def _require_model(self, training: RunRecords) -> None:
         if not isinstance(training.stage(_STAGES), Trained):

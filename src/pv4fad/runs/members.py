@@ -13,6 +13,7 @@ from pv4fad.federation import Federation
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
+from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.identity import Identity
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
@@ -35,8 +36,13 @@ def assemble(
     pool: WorkerPool,
     *,
     first_limit: Epsilon,
+    layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
 ) -> Federation:
-    """All parties, ready to run.  `first_limit`: the ε allowed by a bank that has no limit yet."""
+    """All parties, ready to run.
+
+    `first_limit`: the ε allowed by a bank that has no limit yet.  `layers_per_day`: how many
+    scoring layers each bank answers per table and day.
+    """
     identities = {bank: _settled(stores[bank], first_limit) for bank in records}
     signing_keys = {bank: one.public().signing_key for bank, one in identities.items()}
     banks = [
@@ -47,6 +53,7 @@ def assemble(
             records=records[bank],
             identity=identities[bank],
             signing_keys=signing_keys,
+            layers_per_day=layers_per_day,
         )
         for bank in records
     ]

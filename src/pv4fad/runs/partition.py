@@ -1,4 +1,4 @@
-"""Which folder of a challenge layout to train on."""
+"""Which folders of a challenge layout to train on, and to score."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ def training_split(folder: Path, scenario: str | None = None) -> Path:
             f"or a split ({PARTITIONS_FILE})"
         )
     return folder / "train"
+
+
+def scoring_splits(folder: Path, scenario: str | None = None) -> tuple[Path, Path]:
+    """The train and test folder of a challenge folder or a scenario."""
+    train = training_split(folder, scenario)
+    if train == folder:
+        raise DataError(f"{folder}: is one split; name the folder that holds train and test")
+    test = train.parent / "test"
+    if not (test / PARTITIONS_FILE).is_file():
+        raise DataError(f"{train.parent}: has no test split (test/{PARTITIONS_FILE}) to score")
+    return train, test
 
 
 def _choose(folder: Path, scenario: str | None) -> str:

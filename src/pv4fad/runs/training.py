@@ -12,29 +12,22 @@ drawn anew, nothing is spent twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pv4fad.data.challenge import read_partition
-from pv4fad.data.loading import load_accounts, load_partition
-from pv4fad.errors import DataError, ParameterError, ProtocolError
+from pv4fad.data.loading import load_partition
+from pv4fad.errors import ParameterError, ProtocolError
 from pv4fad.federation import Federation
-from pv4fad.he.pool import WorkerPool
-from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.parties.store import Store
 from pv4fad.parties.store_file import holds_store
-from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.protocol.wire import Message
 from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RunFolder
-from pv4fad.runs.members import assemble, party_names
 from pv4fad.runs.meter import PREPARE, Meter, PhaseCost, Progress, Report
 from pv4fad.runs.new_run import (
     NewRun,
@@ -45,17 +38,8 @@ from pv4fad.runs.new_run import (
 )
 from pv4fad.runs.prepare import bank_records
 from pv4fad.runs.settings import TrainingSettings
+from pv4fad.runs.site import Site, load_banks, members
 from pv4fad.transport.in_process import Observer
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where a federation of one machine runs: one passphrase for all its stores."""
-
-    passphrase: Passphrase
-    first_limit: Epsilon
-    """The ε that a bank without a limit allows."""
-    workers: int | None = None
 
 
 def train(
@@ -88,8 +72,10 @@ def resume(
             )
         return _start(split, folder, TrainingSettings(**given), site, report)
     _require_same_settings(private.settings, given)
-    records = _records_of_run(split, folder, document)
-    with _members(folder, records, site) as federation:
+    # Of the payment network everything is in its store; the banks read their files again.
+    accounts, schema = load_banks(split, folder, document), document.parameters.atoms
+    records = {bank: bank_records(frame, schema) for bank, frame in accounts.items()}
+    with members(folder, records, site, create=True) as federation:
         return _carry_through(folder, document, federation, federation.resume, report)
 
 
@@ -103,7 +89,7 @@ def _start(
     document = RunDocument.of_new_run(new.parameters, new.commitment, datetime.now(UTC))
     document = document.model_copy(update={"phases": (prepared,)})
     folder.write(document)
-    with _members(folder, new.records, site) as federation:
+    with members(folder, new.records, site, create=True) as federation:
         begin = partial(begin_run, federation, new)
         return _carry_through(folder, document, federation, begin, report)
 
@@ -112,32 +98,6 @@ def _prepare(split: Path, settings: TrainingSettings) -> NewRun:
     tables = load_partition(split)
     accounts = {bank: table.frame for bank, table in tables.accounts.items()}
     return prepare_run(tables.transactions.frame, accounts, settings)
-
-
-def _records_of_run(
-    split: Path, folder: RunFolder, document: RunDocument
-) -> dict[str, BankRecords]:
-    """Of the payment network everything is in its store; the banks read their files again."""
-    files, banks = read_partition(split).accounts, document.parameters.banks
-    if set(files) != set(banks):
-        raise DataError(
-            f"{split} has the banks {', '.join(files)}; the run in {folder.path} has "
-            f"{', '.join(banks)}"
-        )
-    schema = document.parameters.atoms
-    return {bank: bank_records(load_accounts(files[bank]).frame, schema) for bank in banks}
-
-
-@contextmanager
-def _members(
-    folder: RunFolder, records: Mapping[str, BankRecords], site: Site
-) -> Iterator[Federation]:
-    """The parties of a run with their stores and worker processes."""
-    with (
-        folder.stores(party_names(records), site.passphrase, create=True) as stores,
-        WorkerPool(site.workers) as pool,
-    ):
-        yield assemble(stores, records, pool, first_limit=site.first_limit)
 
 
 def _carry_through(

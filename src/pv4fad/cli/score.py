@@ -1,0 +1,116 @@
+"""`pv4fad score`: new transactions scored with a run's model, all parties on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from pv4fad.cli.console import err, out, print_json
+from pv4fad.cli.federation_key import KeyFile, federation_passphrase
+from pv4fad.cli.phases import cost_table, phase_display
+from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
+from pv4fad.runs.document import SCORING_IS_OUTSIDE
+from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.partition import scoring_splits
+from pv4fad.runs.predictions import require_new_file
+from pv4fad.runs.scoring import DEFAULT_BATCH, Scored, score
+from pv4fad.runs.scoring_meter import SCORING_PHASES
+from pv4fad.runs.site import Site
+
+_SEALED = (
+    "The labels of red leaves are sealed: the payment network knows how many of the trees that ask"
+    " a bank voted for 1 on each side, and not which."
+)
+
+
+def command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Data with train (as the run was trained on) and test split."
+        ),
+    ],
+    *,
+    predictions: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="New CSV file: MessageId, Score.")
+    ],
+    details: Annotated[
+        bool,
+        typer.Option(help="Add label, confidence, votes per side, and where own tests led."),
+    ] = False,
+    batch: Annotated[
+        int, typer.Option(help="Transactions per batch; the result does not depend on it.")
+    ] = DEFAULT_BATCH,
+    bank_layers_per_day: Annotated[
+        int,
+        typer.Option(help="Layers that every bank answers per table and day (a bank's own limit)."),
+    ] = DEFAULT_LAYERS_PER_DAY,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes. Default: one per core.")
+    ] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="Which scenario, if DIR has several.")
+    ] = None,
+    key_file: KeyFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable summary.")] = False,
+) -> None:
+    """Score the test split of DIR privately: this command plays all parties.
+
+    Accounts that were not met before are matched first, in padded tables; that happens in every
+    call, whether there are any or not.  Interrupted or killed, the same command carries on.
+    """
+    target = RunFolder(run)
+    target.require_finished()
+    require_new_file(predictions)
+    splits = scoring_splits(folder, scenario)
+    site = Site(
+        federation_passphrase(key_file), workers=workers, layers_per_day=bank_layers_per_day
+    )
+    try:
+        with phase_display(SCORING_PHASES) as report:
+            scored = score(
+                splits,
+                target,
+                predictions,
+                site,
+                batch_size=batch,
+                details=details,
+                report=report,
+            )
+    except BaseException:
+        err.print("Not finished; the same command carries on where it was.", soft_wrap=True)
+        raise
+    if as_json:
+        print_json(_summary(scored, predictions))
+    else:
+        _print(scored, predictions)
+
+
+def _summary(scored: Scored, predictions: Path) -> dict[str, object]:
+    document = scored.document
+    return {
+        "run_id": document.run_id,
+        "predictions": str(predictions),
+        "transactions": scored.transactions,
+        "layers": scored.layers,
+        "red_labels": _red_labels(scored),
+        "outside_the_claim": document.privacy.outside_the_claim,
+        "phases": [cost.model_dump() for cost in scored.phases],
+    }
+
+
+def _print(scored: Scored, predictions: Path) -> None:
+    out.print(cost_table(scored.phases))
+    out.print(escape(f"{scored.transactions:,} predictions are in {predictions}."), soft_wrap=True)
+    out.print(_red_labels(scored), soft_wrap=True)
+    out.print(SCORING_IS_OUTSIDE, soft_wrap=True)
+
+
+def _red_labels(scored: Scored) -> str:
+    if scored.document.parameters.mode == "sealed":
+        return _SEALED
+    return "The (noisy) labels of red leaves are released to the payment network."

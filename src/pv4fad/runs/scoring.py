@@ -1,0 +1,113 @@
+"""Score the test split of a data folder with a run folder's model, all parties on one machine.
+
+    1. prepare   the payment network's features continue from the transactions it trained on
+    2. match     accounts that it has not met before; always, also if there are none
+    3. score     batch by batch; after each message all is on disk
+    4. write     the predictions, in one piece
+
+Killed anywhere, the same call carries on and gives the same predictions.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pv4fad.data.challenge import read_partition
+from pv4fad.data.loading import load_transactions
+from pv4fad.errors import DataError, ParameterError
+from pv4fad.forest.structure import Forest
+from pv4fad.parties.party import RunRecords
+from pv4fad.parties.scoring_tables import stored_forest
+from pv4fad.parties.store import Store
+from pv4fad.runs.document import RunDocument
+from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.meter import PREPARE, PhaseCost, Progress, Report
+from pv4fad.runs.new_run import read_training_record
+from pv4fad.runs.predictions import (
+    in_order,
+    prediction_table,
+    require_new_file,
+    require_order_fits,
+    required_order,
+    write_predictions,
+)
+from pv4fad.runs.prepare import bank_directory, bank_records, fingerprint
+from pv4fad.runs.scoring_rows import scoring_rows
+from pv4fad.runs.site import Site, load_banks, members
+from pv4fad.runs.trained_run import TrainedRun
+
+DEFAULT_BATCH = 200_000
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What was done; the predictions are in the file."""
+
+    document: RunDocument
+    transactions: int
+    layers: int
+    """Asked of every table in this call."""
+    phases: tuple[PhaseCost, ...]
+
+
+def score(
+    splits: tuple[Path, Path],
+    folder: RunFolder,
+    out: Path,
+    site: Site,
+    *,
+    batch_size: int = DEFAULT_BATCH,
+    details: bool = False,
+    report: Report = lambda _: None,
+) -> Scored:
+    """Score the second split; the first must be the one that the run was trained on."""
+    if batch_size < 1:
+        raise ParameterError(f"batch {batch_size}: give at least 1 transaction per batch")
+    document = folder.require_finished()
+    require_new_file(out)
+    started = time.monotonic()
+    train, test = splits
+    history, transactions, order = _load(train, test)
+    accounts, schema = load_banks(test, folder, document), document.parameters.atoms
+    records = {bank: bank_records(frame, schema) for bank, frame in accounts.items()}
+    with members(folder, records, site) as federation:
+        store, parameters = federation.payment_network.store, document.parameters
+        private = read_training_record(store, document.run_id)
+        if fingerprint(history) != private.transactions:
+            raise DataError(f"{train} does not hold the transactions that the run was trained on")
+        forest, green_labels = _model(store, document.run_id)
+        rows = scoring_rows(transactions, history, forest)
+        del history, transactions
+        prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
+        report(Progress(prepared, total=0, under_way=False))
+        run = TrainedRun(federation, parameters, bank_directory(accounts), report)
+        sides = run.votes(rows, batch_size)
+        table = prediction_table(
+            rows, sides, forest, green_labels, mode=parameters.mode, details=details
+        )
+        write_predictions(out, in_order(table, order))
+        run.finish_scoring()
+    return Scored(document, len(rows), run.layers, (prepared, *run.meter.phases))
+
+
+def _load(train: Path, test: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series | None]:
+    """Known transactions, new ones, and the order in which predictions are wanted."""
+    new = read_partition(test).transactions
+    transactions = load_transactions(new, labels_required=False).frame
+    order = required_order(new)
+    if order is not None:
+        require_order_fits(order, transactions["MessageId"], new)
+    known = read_partition(train).transactions
+    return load_transactions(known, labels_required=True).frame, transactions, order
+
+
+def _model(store: Store, run_id: str) -> tuple[Forest, NDArray[np.int8]]:
+    with store.transaction() as tx:
+        run = RunRecords(tx, run_id)
+        return stored_forest(run), run.get_arrays("green labels")["labels"]

@@ -12,6 +12,7 @@ import pytest
 from tests.runs.small_federation import PASSPHRASE, write_two_banks
 
 from pv4fad.cli.main import main
+from pv4fad.errors import WorkerError
 from pv4fad.parties.disk_store import DiskStore
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.sealing import read_key_file
@@ -160,6 +161,28 @@ def test_a_run_survives_a_refusal_an_interrupt_a_kill_and_a_changed_file(data, t
     assert code == 2
     assert "has noise" in error
     assert all(one["equal"] == one["total"] for one in json.loads(text)["exact"])
+
+
+def test_a_run_stopped_before_its_first_message_begins_anew(data, tmp_path, pv4fad, monkeypatch):
+    run, begun = tmp_path / "run", []
+
+    def stop(_federation, new, _observer):
+        begun.append(new)
+        raise WorkerError("stopped by a test")
+
+    monkeypatch.setattr("pv4fad.runs.training.begin_run", stop)
+    options = _train(data, run, "1", "--trees", "6")
+    code, _, error = pv4fad(*options)
+    assert code == 1
+    assert "--resume" in error
+    code, _, error = pv4fad("train", data, "--out", run, "--resume")
+    assert code == 2
+    assert "give all options again" in error
+    assert pv4fad(*options, "--resume")[0] == 1
+    assert [new.parameters.sizes.n_trees for new in begun] == [6, 6]
+    # Another run: the first one's hash key and seed are gone, and nobody has seen them.
+    assert begun[0].parameters.run_id != begun[1].parameters.run_id
+    assert RunFolder(run).require_unfinished().run_id == begun[1].parameters.run_id
 
 
 def _stopped(data, run, how, *, after):

@@ -51,7 +51,7 @@ class Workload:
     n_atoms: int = 11
     n_trees: int = 12
     groups_per_tree: int = 1
-    bound: int = 3
+    bound: int = 2  # every account has two payments
     seed: int = 1
 
     def __post_init__(self) -> None:

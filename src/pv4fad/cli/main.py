@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from pv4fad import __version__
-from pv4fad.cli import bench, data, demo, example, generate, ledger, score, train, verify
+from pv4fad.cli import bench, data, demo, example, generate, ledger, params, score, train, verify
 from pv4fad.cli.console import fail, out
 from pv4fad.errors import Pv4fadError, UserError
 
@@ -26,8 +26,8 @@ app.add_typer(ledger.app, name="ledger")
 app.command()(demo.demo)
 app.command()(example.example)
 app.command("generate")(generate.command)
+app.command("params")(params.command)
 app.command("train")(train.command)
-app.command("score")(score.command)
 app.command("score")(score.command)
 app.command("verify")(verify.command)
 

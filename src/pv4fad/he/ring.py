@@ -146,6 +146,11 @@ class Ring:
         return ciphertext
 
 
+def most_bits(degree: int) -> int:
+    """The bits that all primes together may have at a degree, for 128-bit security."""
+    return int(seal.CoeffModulus.MaxBitCount(degree))
+
+
 @lru_cache(maxsize=8)
 def _cached_ring(parameters: RingParameters) -> Ring:
     return Ring(parameters)

@@ -1,0 +1,280 @@
+"""`pv4fad params`: the parameters of a run of given sizes, and every bound that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from math import log2, prod
+from typing import Annotated, Any
+
+import typer
+
+from pv4fad.cli.console import out, print_json
+from pv4fad.forest.atoms import AtomFamily, AtomSchema
+from pv4fad.forest.structure import PublicSizes
+from pv4fad.hashing.keyed import KEY_BYTES
+from pv4fad.hashing.table_size import LOG2_FAILURE, TableLayout
+from pv4fad.he.keys import generate_keys
+from pv4fad.he.noise import FAILURE_BITS, POLYNOMIAL_BITS
+from pv4fad.he.ring import PLAIN_MODULI, Ring, RingParameters, most_bits
+from pv4fad.protocol.compare import digit_bases
+from pv4fad.protocol.parameters import (
+    LOG2_DISTANCE,
+    LOG2_FALSE_MATCH,
+    LOG2_LAYERS,
+    LOG2_WRAP,
+    NoiseMode,
+    RunParameters,
+    TablePlan,
+)
+from pv4fad.protocol.tables import padded
+
+
+def command(
+    *,
+    pns_accounts: Annotated[
+        int, typer.Option("--pns-accounts", min=1, help="Accounts of the payment network.")
+    ],
+    bank_accounts: Annotated[
+        int, typer.Option("--bank-accounts", min=1, help="Accounts of each bank.")
+    ],
+    banks: Annotated[int, typer.Option("--banks", min=1, help="Banks that take part.")] = 1,
+    trees: Annotated[int, typer.Option("--trees", min=1)] = 12,
+    groups: Annotated[int, typer.Option("--groups", min=1, help="Groups per tree.")] = 34,
+    sets: Annotated[int, typer.Option("--sets", min=1, max=2, help="Sets per bank node.")] = 1,
+    atoms: Annotated[int, typer.Option("--atoms", min=1, help="Atoms a bank tells of.")] = 11,
+    bound: Annotated[int, typer.Option("--bound", min=1, help="Most weight of one account.")] = 1,
+    epsilon: Annotated[str, typer.Option("--epsilon", help="A number, or none.")] = "1",
+    noise: Annotated[NoiseMode, typer.Option("--noise")] = "distributed",
+    honest_banks: Annotated[int, typer.Option("--honest-banks", min=1)] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+) -> None:
+    """Print the parameters of a run of these sizes, its bounds and its message sizes.
+
+    Exit code 2: no parameters fit; the message names the one to change.
+    """
+    sizes = PublicSizes(trees, groups, sets, sets, atoms)
+    parameters = plan_run(
+        pns_accounts,
+        bank_accounts,
+        banks,
+        sizes,
+        bound=bound,
+        epsilon=epsilon,
+        noise=noise,
+        honest_banks=honest_banks,
+    )
+    document = report(parameters)
+    if as_json:
+        print_json(_plain(document))
+        return
+    for section, entries in document.items():
+        out.print(f"[bold]{section}[/]")
+        for line in _lines(entries):
+            out.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def plan_run(
+    pns_accounts: int,
+    bank_accounts: int,
+    n_banks: int,
+    sizes: PublicSizes,
+    *,
+    bound: int,
+    epsilon: str,
+    noise: NoiseMode,
+    honest_banks: int,
+) -> RunParameters:
+    """A run whose payment network has equally many accounts at every bank."""
+    names = [f"bank{number:02d}" for number in range(1, n_banks + 1)]
+    layout = TableLayout.for_accounts(
+        padded(-(-pns_accounts // n_banks)), sizes.n_trees, n_tables=n_banks
+    )
+    names_of_atoms = tuple(str(atom) for atom in range(sizes.n_atoms))
+    return RunParameters(
+        run_id="plan",
+        banks=dict.fromkeys(names, padded(bank_accounts)),
+        tables=tuple(
+            TablePlan(table_id=name, banks=(name,), broadcast=False, layout=layout)
+            for name in names
+        ),
+        atoms=AtomSchema((AtomFamily("atoms", names_of_atoms),)),
+        sizes=sizes,
+        bound=bound,
+        epsilon=epsilon,
+        noise=noise,
+        honest_banks=honest_banks,
+        mode="sealed",
+        hash_key=bytes(KEY_BYTES),
+    )
+
+
+@dataclass(frozen=True)
+class Limited:
+    """log2 of a probability, and what it must not exceed."""
+
+    log2: float
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.log2:.1f} (limit {self.limit:.0f})"
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes of equal parts."""
+
+    count: int
+    each: int
+
+    def __str__(self) -> str:
+        return f"{self.count * self.each:,} ({self.count:,} x {self.each:,})"
+
+
+def report(parameters: RunParameters) -> dict[str, dict[str, Any]]:
+    """Everything, by section."""
+    return {
+        "sums": _sums(parameters),
+        "match ring": _ring(parameters.match_ring),
+        "share ring": _ring(parameters.share_ring),
+        "tables": _tables(parameters),
+        "static noise bounds, log2 of |message + t·noise|": {
+            name: {step: round(bits, 1) for step, bits in bound.steps.items()}
+            for name, bound in parameters.bounds.items()
+        },
+        "sanitising": _sanitising(parameters),
+        "decryption": {
+            "log2 failure": -FAILURE_BITS,
+            "why": f"each bound above fails for one of 2^{POLYNOMIAL_BITS} values with at most "
+            "that probability, and one prime holds message, noise and flood",
+        },
+        "messages in bytes, over all banks": dict(_messages(parameters)),
+    }
+
+
+def _sums(parameters: RunParameters) -> dict[str, Any]:
+    sizes, t = parameters.sizes, parameters.plain_modulus
+    smaller = [one for one in PLAIN_MODULI if one < t]
+    why = (
+        f"t/2 must exceed bound x accounts of one tree + noise tail (both except 2^{LOG2_WRAP:.0f})"
+    )
+    return {
+        "trees": sizes.n_trees,
+        "groups": sizes.n_groups,
+        "sums": sizes.n_sums,
+        "red leaves": sizes.n_leaves,
+        "epsilon": parameters.epsilon,
+        "noise": parameters.noise,
+        "bound": parameters.bound,
+        "sensitivity": parameters.sensitivity,
+        "accounts of one tree": parameters.accounts_of_one_tree,
+        "noise tail": parameters.noise_tail,
+        "largest sum": parameters.largest_sum,
+        "plain modulus t": t,
+        "why": why + (f"; {smaller[-1]} is too small" if smaller else ""),
+    }
+
+
+def _ring(parameters: RingParameters) -> dict[str, Any]:
+    *data, special = parameters.prime_bits
+    return {
+        "degree": parameters.degree,
+        "bits of the primes": data,
+        "bits of the special prime": special,
+        "bits in total": sum(parameters.prime_bits),
+        "limit for 128-bit security": most_bits(parameters.degree),
+    }
+
+
+def _tables(parameters: RunParameters) -> dict[str, Any]:
+    plan, layout = parameters.tables[0], parameters.tables[0].layout
+    return {
+        "tables": len(parameters.tables),
+        "accounts declared for each": layout.n_accounts_declared,
+        "accounts declared by each bank": parameters.banks[plan.banks[0]],
+        "blocks of 16,384 bins": layout.n_blocks,
+        "segments": layout.n_segments,
+        "bins per segment": layout.bins_per_segment,
+        "bins per account": round(layout.n_bins_used / layout.n_accounts_declared, 3),
+        "log2 placement failure": Limited(layout.log2_failure(), LOG2_FAILURE),
+        "layers at most": parameters.max_layers(plan),
+        "log2 more layers": LOG2_LAYERS,
+        "code length": parameters.code.length,
+        "code weight": parameters.code.weight,
+        "tag bits": parameters.code.tag_bits,
+        "log2 false match": Limited(parameters.log2_false_match, LOG2_FALSE_MATCH),
+    }
+
+
+def _sanitising(parameters: RunParameters) -> dict[str, Any]:
+    circuits: dict[str, Any] = {}
+    rings = {"match": parameters.match_ring, "compare": parameters.match_ring}
+    for name, bound in parameters.bounds.items():
+        ring = Ring.of(rings.get(name, parameters.share_ring))
+        modulus = prod(ring.primes[: bound.flood.n_primes])
+        circuits[name] = {
+            "primes": bound.flood.n_primes,
+            "log2 noise": round(bound.noise_bits, 1),
+            "log2 flood": bound.flood.range_bits,
+            "log2 room": round(log2(modulus / ring.plain_modulus) - 1, 1),
+            "log2 distance": round(-bound.distance_bits, 1),
+            "ciphertexts in training": parameters.n_sanitised.get(name, 0),
+        }
+    return circuits | {
+        "log2 distance in training": Limited(parameters.log2_distance, LOG2_DISTANCE)
+    }
+
+
+def _messages(parameters: RunParameters) -> Iterator[tuple[str, Size]]:
+    """The rows of protocol.md §8."""
+    match, share = Ring.of(parameters.match_ring), Ring.of(parameters.share_ring)
+    match_top, share_top = (
+        ring.ciphertext_bytes(ring.parameters.n_data_primes) for ring in (match, share)
+    )
+    match_last, share_last = match.ciphertext_bytes(1), share.ciphertext_bytes(1)
+    sizes, n_banks = parameters.sizes, len(parameters.banks)
+    n_blocks = sum(plan.layout.n_blocks for plan in parameters.tables)
+    n_share_blocks = n_blocks * match.degree // share.degree
+    pns = generate_keys(match.parameters, relinearisation=True).public
+    bank = generate_keys(share.parameters, relinearisation=False).public
+    pns_keys = len(pns.data) + len(pns.relinearisation or b"")
+    n_digits = sum(digit_bases(parameters.plain_modulus)) * parameters.n_leaf_blocks
+    yield "0 keys, S → all", Size(1 + n_banks, pns_keys)
+    yield "0 keys, B → S", Size(n_banks, len(bank.data))
+    yield "1 planes, S → B", Size(parameters.code.length * n_blocks, match_top)
+    yield "2 indicators, B → S", Size(sizes.n_atoms * n_blocks, match_last)
+    yield "2 shares, B → S", Size(sizes.n_atoms * n_share_blocks, share_top)
+    yield "4 products, S → B", Size(parameters.n_sanitised["linear"], share_last)
+    yield "5 noisy sums, B → A", Size(sizes.n_sums * n_banks, 8)
+    yield "6 blinded sums, A → S", Size(sizes.n_leaves, 8)
+    yield "7 digits, S → A", Size(n_digits, match_top)
+    yield "8 labels, A → S", Size(parameters.n_leaf_blocks, match_last)
+    yield "9 label masks, A → B", Size(sizes.n_leaves * n_banks, 8)
+    yield "10 labels, B → S", Size(sizes.n_leaves * n_banks, share_top)
+    yield "10 set shares, S → B", Size(sizes.n_distinct_sets * n_share_blocks, share_last)
+    n_queries = (sizes.n_distinct_sets + 1) * n_share_blocks
+    yield "11 queries, S → B, each layer", Size(n_queries, share_last)
+    yield "12 replies, B → S, each layer", Size(match.degree * n_blocks, 4)
+
+
+def _lines(entries: dict[str, Any]) -> Iterator[str]:
+    width = max(map(len, entries))
+    for name, value in entries.items():
+        yield f"{name:<{width}}  {_text(value)}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{name} {_text(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """For JSON."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, Size):
+        return {"bytes": value.count * value.each, "count": value.count, "each": value.each}
+    return asdict(value) if isinstance(value, Limited) else value

@@ -9,7 +9,20 @@ import typer
 from rich.markup import escape
 
 from pv4fad import __version__
-from pv4fad.cli import bench, data, demo, example, generate, ledger, params, score, train, verify
+from pv4fad.cli import (
+    bench,
+    data,
+    demo,
+    example,
+    generate,
+    keys,
+    ledger,
+    match,
+    params,
+    score,
+    train,
+    verify,
+)
 from pv4fad.cli.console import fail, out
 from pv4fad.errors import Pv4fadError, UserError
 
@@ -23,6 +36,8 @@ app = typer.Typer(
 app.add_typer(bench.app, name="bench")
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(match.app, name="match")
+app.add_typer(keys.app, name="keys")
 app.command()(demo.demo)
 app.command()(example.example)
 app.command("generate")(generate.command)

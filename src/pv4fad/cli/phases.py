@@ -44,18 +44,19 @@ class _Lines:
 class _BarsOfPhases:
     def __init__(self, bars: Bars, phases: Sequence[str]) -> None:
         self._bars = bars
-        self._tasks: dict[str, TaskID] = {
-            phase: bars.add_task(phase, total=None, start=phase == PREPARE, cost="")
-            for phase in phases
-        }
+        self._tasks = {phase: self._add(phase) for phase in phases}
 
     def __call__(self, progress: Progress) -> None:
-        task = self._tasks[progress.cost.phase]
-        self._bars.start_task(task)
-        done, total = progress.done, progress.total
-        if progress.cost.phase == PREPARE:
+        phase, done, total = progress.cost.phase, progress.done, progress.total
+        if phase not in self._tasks:  # left over from an interrupted command
+            self._tasks[phase] = self._add(phase)
+        self._bars.start_task(self._tasks[phase])
+        if phase == PREPARE:
             done = total = 1
-        self._bars.update(task, completed=done, total=total, cost=cost_text(progress))
+        self._bars.update(self._tasks[phase], completed=done, total=total, cost=cost_text(progress))
+
+    def _add(self, phase: str) -> TaskID:
+        return self._bars.add_task(phase, total=None, start=phase == PREPARE, cost="")
 
 
 def cost_text(progress: Progress) -> str:

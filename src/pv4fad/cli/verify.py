@@ -12,7 +12,7 @@ from rich.table import Table
 from pv4fad.cli.console import err, fail, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
 from pv4fad.runs.folder import RunFolder
-from pv4fad.runs.partition import training_split
+from pv4fad.runs.partition import scoring_splits, training_split
 from pv4fad.runs.verification import Verification
 from pv4fad.runs.verification import verify as verify_run
 
@@ -20,8 +20,15 @@ from pv4fad.runs.verification import verify as verify_run
 def command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The data it was trained on.")],
+    *,
     scenario: Annotated[
         str | None, typer.Option(help="Which scenario, if DIR has several.")
+    ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also check every vote in what pv4fad score wrote for DIR."
+        ),
     ] = None,
     key_file: KeyFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
@@ -35,8 +42,12 @@ def command(
     target = RunFolder(run)
     target.require_finished()
     split = training_split(folder, scenario)
+    scored = None
+    if predictions is not None:
+        split, test = scoring_splits(folder, scenario)
+        scored = (test, predictions)
     err.print("verify opens all stores and all data: for tests and demonstrations only.")
-    result = verify_run(split, target, federation_passphrase(key_file))
+    result = verify_run(split, target, federation_passphrase(key_file), scored)
     if as_json:
         print_json(asdict(result) | {"all_equal": result.all_equal})
     else:
@@ -45,8 +56,8 @@ def command(
         fail("the run differs from the trusted third party", 1)
     if result.has_noise:
         fail(
-            f"the run has noise (ε = {result.epsilon}): structure, counts and green leaves are"
-            " equal, but its red labels are meant to differ and cannot be checked;"
+            f"the run has noise (ε = {result.epsilon}): structure, counts, green leaves and votes"
+            " are equal, but its red labels are meant to differ and cannot be checked;"
             " a run with --epsilon none can",
             2,
         )

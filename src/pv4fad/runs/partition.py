@@ -35,6 +35,13 @@ def scoring_splits(folder: Path, scenario: str | None = None) -> tuple[Path, Pat
     return train, test
 
 
+def account_split(folder: Path, scenario: str | None = None) -> Path:
+    """Where the banks' present account files are: the test split if there is one."""
+    train = training_split(folder, scenario)
+    test = train.parent / "test"
+    return test if train != folder and (test / PARTITIONS_FILE).is_file() else train
+
+
 def _choose(folder: Path, scenario: str | None) -> str:
     names = read_scenarios(folder)
     if scenario is None and len(names) == 1:

@@ -53,7 +53,8 @@ class ScoringMeter:
 
     @property
     def phases(self) -> tuple[PhaseCost, ...]:
-        return tuple(self._costs.values())
+        """Those that there were."""
+        return tuple(cost for cost in self._costs.values() if cost.messages)
 
     def _switch_to(self, phase: str | None) -> None:
         now, before = time.monotonic(), self._running

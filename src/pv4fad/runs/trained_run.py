@@ -51,7 +51,7 @@ class TrainedRun:
 
         The results stay with the payment network until `finish_scoring`.
         """
-        self._require_same_accounts()
+        self.require_same_accounts()
         self._carry_on()
         self._notes.write_renewal(None)
         job = self._match_new_accounts(rows, self._job(rows, batch_size))
@@ -123,7 +123,7 @@ class TrainedRun:
     def match_anew(self) -> None:
         """All accounts met so far, with the banks' present records and new keys everywhere.
 
-        An interrupted scoring is dropped: its batches would not show the same records.
+        An interrupted scoring is dropped: its batches would not all show the same records.
         """
         self._carry_on()
         network, run_id = self._network, self._run_id
@@ -165,7 +165,8 @@ class TrainedRun:
             # One half of a table with one version of the accounts, one half with another: no.
             self._network.close(self._run_id, epoch)
 
-    def _require_same_accounts(self) -> None:
+    def require_same_accounts(self) -> None:
+        """The banks' account files are those that were matched last."""
         changed = self._changed_accounts()
         if changed:
             raise DataError(

@@ -7,9 +7,11 @@ that is meant to stay private.
     counts         Σ_j (p_j − q_j) for every set, and N_path less these for the rest
     red labels     the shares of the payment network and of every bank, added up
     green labels   as the payment network keeps them
+    votes          of every transaction in a file of predictions, if one is given
 
 Noise is added to the labels only, after the counts are shared, so counts are exact in every run;
-the red labels of a run with noise cannot be told from a mistake.
+the red labels of a run with noise cannot be told from a mistake.  Votes are exact in every run: of
+one with noise they are compared with what follows from its noisy labels.
 """
 
 from __future__ import annotations
@@ -25,40 +27,24 @@ from numpy.typing import NDArray
 from pv4fad.data.loading import load_partition
 from pv4fad.errors import DataError
 from pv4fad.forest.forest_file import commitment, to_document
-from pv4fad.forest.records import record_atoms
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.parties.store import Store
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.runs.comparison import Comparison, joined_atoms
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.members import party_names
 from pv4fad.runs.new_run import read_training_record
 from pv4fad.runs.prepare import (
-    PreparedNetwork,
     account_file_fingerprint,
     bank_directory,
     fingerprint,
     prepare_payment_network,
 )
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How many of some values are equal to the trusted third party's."""
-
-    what: str
-    equal: int
-    total: int
-
-    @property
-    def all_equal(self) -> bool:
-        return self.equal == self.total
-
-    @classmethod
-    def of(cls, what: str, ours: NDArray[np.integer], theirs: NDArray[np.integer]) -> Comparison:
-        return cls(what, int((ours == theirs).sum()), theirs.size)
+from pv4fad.runs.site import load_banks
+from pv4fad.runs.vote_verification import ScoredData, compare_votes, require_matched_accounts
 
 
 @dataclass(frozen=True)
@@ -82,9 +68,21 @@ class Verification:
         return self.exact_parts_agree and all(one.all_equal for one in self.noisy)
 
 
-def verify(split: Path, folder: RunFolder, passphrase: Passphrase) -> Verification:
-    """Compare the finished run in `folder` with the data it was trained on."""
+def verify(
+    split: Path,
+    folder: RunFolder,
+    passphrase: Passphrase,
+    predictions: tuple[Path, Path] | None = None,
+) -> Verification:
+    """Compare the finished run in `folder` with the data it was trained on.
+
+    `predictions`: also compare the votes in a file of predictions, made for a test split.
+    """
     document = folder.require_finished()
+    scored = None
+    if predictions is not None:
+        test, file = predictions
+        scored = ScoredData.read(test, load_banks(test, folder, document), file)
     tables = load_partition(split)
     accounts = {bank: table.frame for bank, table in tables.accounts.items()}
     if set(accounts) != set(document.parameters.banks):
@@ -92,7 +90,9 @@ def verify(split: Path, folder: RunFolder, passphrase: Passphrase) -> Verificati
     with folder.stores(party_names(document.parameters.banks), passphrase) as stores:
         committed = bytes.fromhex(document.structure_commitment)
         transactions = tables.transactions.frame
-        return compare(document.parameters, committed, transactions, accounts, stores)
+        return compare(
+            document.parameters, committed, transactions, accounts, stores, scored=scored
+        )
 
 
 def compare(
@@ -101,8 +101,10 @@ def compare(
     transactions: pl.DataFrame,
     accounts: Mapping[str, pl.DataFrame],
     stores: Mapping[str, Store],
+    *,
+    scored: ScoredData | None = None,
 ) -> Verification:
-    """Compare a trained run, given all stores, with everybody's data."""
+    """Compare a trained run, given all stores, with everybody's data, and what it has scored."""
     run_id = parameters.run_id
     private = read_training_record(stores[PAYMENT_NETWORK], run_id)
     if fingerprint(transactions) != private.transactions:
@@ -112,14 +114,14 @@ def compare(
     settings, seed = private.settings, private.seed
     prepared = prepare_payment_network(transactions, bank_directory(accounts), settings, seed)
     forest = prepared.training.forest
-    oracle = TrustedThirdParty(forest, _joined_atoms(prepared, accounts))
+    oracle = TrustedThirdParty(forest, joined_atoms(prepared.keys, accounts, forest.schema))
     counts = oracle.counts(prepared.pairs)
     weights = settings.count_config().class_weights
     green = oracle.green_labels(prepared.codes, prepared.labels, weights)
 
     model = _Model.of(parameters, stores)
     opened = commitment(forest, bytes.fromhex(private.nonce))
-    exact = (
+    exact: tuple[Comparison, ...] = (
         Comparison("trees", _equal_trees(to_document(forest), model.forest), len(forest.trees)),
         Comparison("commitment", int(opened == committed), 1),
         Comparison.of("counts", model.counts, counts),
@@ -127,6 +129,13 @@ def compare(
     )
     labels = oracle.red_labels(counts)
     noisy = tuple(Comparison.of(what, ours, labels) for what, ours in model.red.items())
+    if scored is not None:
+        for bank, frame in scored.accounts.items():
+            require_matched_accounts(stores[bank], run_id, account_file_fingerprint(frame))
+        if parameters.epsilon != "none":
+            # What noise did to the labels is no mistake: the votes follow from them as they are.
+            labels = next(iter(model.red.values())).astype(np.int8)
+        exact += compare_votes(scored, transactions, forest, labels, green)
     return Verification(parameters.epsilon, exact, noisy)
 
 
@@ -135,29 +144,6 @@ def _require_same_accounts(store: Store, run_id: str, version: str) -> None:
     used = {one.account_file for one in read_ledger(store).expenses if one.run_id == run_id}
     if used != {version}:
         raise DataError(f"{store.party}: these are not the accounts that the run was trained on")
-
-
-def _joined_atoms(
-    prepared: PreparedNetwork, accounts: Mapping[str, pl.DataFrame]
-) -> NDArray[np.int64]:
-    """The atoms of the record that each account key finds: a plain join; -1 where there is none."""
-    everybody = pl.concat(
-        frame.select(pl.col("Bank").cast(pl.String), "Account", "Flags")
-        for frame in accounts.values()
-    )
-    schema = prepared.training.forest.schema
-    atoms = record_atoms(schema, everybody, {})
-    rows = everybody.select("Bank", "Account").with_row_index("row")
-    keys = prepared.keys
-    routed = keys.join(rows, on=["Bank", "Account"], how="left", maintain_order="left")["row"]
-    # An account whose bank is unknown is found by its id alone, which is then unique.
-    anywhere = keys.join(rows.unique("Account"), on="Account", how="left", maintain_order="left")[
-        "row"
-    ]
-    row = pl.select(pl.when(keys["Bank"].is_null()).then(anywhere).otherwise(routed)).to_series()
-    with_absent = np.concatenate([atoms, np.full((1, atoms.shape[1]), -1, np.int64)])
-    found: NDArray[np.int64] = with_absent[row.cast(pl.Int64).fill_null(-1).to_numpy()]
-    return found
 
 
 def _equal_trees(ours: dict[str, object], theirs: dict[str, object]) -> int:

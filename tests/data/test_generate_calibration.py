@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from tests.data.generated import N_BANKS, N_MESSAGES, all_rows, all_rows_of, tables
 
-from pv4fad.data.generate import Difficulty, Settings, generate_tables
+from pv4fad.data.generate import Difficulty, Settings, calibration_facts, generate_tables
 from pv4fad.data.generate.accounts import draw_pool
 
 BOTH = pytest.mark.parametrize("difficulty", list(Difficulty))
@@ -235,3 +235,16 @@ def test_other_numbers_of_banks_keep_the_rules(n_banks):
     assert pl.concat(made.accounts.values())["Flags"].value_counts()["count"].min() >= 3
     assert rows.filter(pl.col("Label") == 0).filter(ABSENT | FLAGGED_BENEFICIARY).height == 0
     assert rows["Label"].mean() == pytest.approx(0.02, rel=0.1)
+
+
+def test_the_facts_shown_are_those_of_the_data():
+    made, rows = tables(Difficulty.HARD), all_rows_of(Difficulty.HARD)
+    shown = {fact.name: fact.here for fact in calibration_facts(made)}
+    n_anomalous, normal = rows["Label"].sum(), rows.filter(pl.col("Label") == 0)
+    flagged = rows.filter(FLAGGED_BENEFICIARY)["Label"].sum() / n_anomalous
+    assert shown["anomalies with flagged beneficiary"] == f"{100 * flagged:.1f} %"
+    touched = normal.filter(FLAGGED_BENEFICIARY | FLAGGED_ORDERING).height / normal.height
+    assert shown["normal messages with flagged account"] == f"{100 * touched:.2f} %"
+    assert shown["legs per payment"] == "1 to 3"
+    assert shown["minutes between legs, mean"] in {"60", "61"}
+    assert shown["senders"] == "16"

@@ -79,6 +79,7 @@ def command(
         n = made.anomalies[split]
         out.print(f"{split}: {rows:,} messages, {n:,} anomalous ({n / max(rows, 1):.3%})")
     out.print(f"accounts: {made.accounts:,} in {banks} banks, {made.flagged_accounts:,} flagged")
+    out.print(_fact_table(made))
     out.print(_leak_table(made))
     if unexpected:
         names = ", ".join(leak.column for leak in unexpected)
@@ -91,12 +92,22 @@ def command(
         out.print(f"No single column gives the labels away (limit {LEAK_LIMIT}).")
 
 
+def _fact_table(made: GeneratedFolder) -> Table:
+    table = Table(title="Calibration", title_justify="left")
+    table.add_column("figure", no_wrap=True)
+    table.add_column("published")
+    table.add_column("here")
+    for fact in made.facts:
+        table.add_row(fact.name, fact.published, fact.here)
+    return table
+
+
 def _leak_table(made: GeneratedFolder) -> Table:
     table = Table(
         title=f"Leak check: the {_N_COLUMNS_SHOWN} most telling of {len(made.leaks)} columns",
         title_justify="left",
     )
-    table.add_column("column")
+    table.add_column("column", no_wrap=True)
     table.add_column("ranked by")
     table.add_column("average precision", justify="right")
     for leak in made.leaks[:_N_COLUMNS_SHOWN]:

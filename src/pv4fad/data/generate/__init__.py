@@ -1,6 +1,7 @@
 """Synthetic data in the challenge format, calibrated to published facts (docs/generator.md)."""
 
 from pv4fad.data.generate.calibration import AnomalyKind
+from pv4fad.data.generate.facts import Fact, calibration_facts
 from pv4fad.data.generate.folder import (
     SCENARIO,
     STEPS,
@@ -19,9 +20,11 @@ __all__ = [
     "AnomalyKind",
     "ColumnLeak",
     "Difficulty",
+    "Fact",
     "GeneratedFolder",
     "GeneratedTables",
     "Settings",
+    "calibration_facts",
     "generate",
     "generate_tables",
     "kinds_file",

@@ -113,7 +113,9 @@ class _Injection:
             perturb(kind, self.payments, chosen, self.around, is_look_alike=False)
             return
         # The first few keep their ordinary accounts: anomalous, and no record says so.
-        seen = chosen[round(len(chosen) * self.around.overlap.unflagged_anomalies) :]
+        messages = np.cumsum(self.payments.legs[chosen])
+        unflagged = self.around.overlap.unflagged_anomalies * messages.max(initial=0)
+        seen = chosen[messages > unflagged]
         self.bank_sees_it[seen] = True
         bank, pool = self.payments.last_receiver(), self.around.pool
         if kind is AnomalyKind.FLAGGED_BENEFICIARY:

@@ -17,6 +17,7 @@ from pathlib import Path
 import polars as pl
 
 from pv4fad.data.challenge import SCENARIOS_FILE, write_partition, write_scenarios
+from pv4fad.data.generate.facts import Fact, calibration_facts
 from pv4fad.data.generate.leakcheck import ColumnLeak, leak_check
 from pv4fad.data.generate.settings import Settings
 from pv4fad.data.generate.tables import TABLE_STEPS, GeneratedTables, Report, generate_tables
@@ -36,6 +37,7 @@ class GeneratedFolder:
     anomalies: dict[str, int]  # by split
     accounts: int
     flagged_accounts: int
+    facts: tuple[Fact, ...]
     leaks: tuple[ColumnLeak, ...]
 
 
@@ -61,6 +63,7 @@ def generate(
         anomalies={"train": tables.train.kinds.height, "test": tables.test.kinds.height},
         accounts=accounts.height,
         flagged_accounts=int((accounts["Flags"] != NO_FLAG).sum()),
+        facts=calibration_facts(tables),
         leaks=leak_check(tables),
     )
 

@@ -107,7 +107,7 @@ def _rankings(values: pl.Series, label: Numbers) -> dict[str, Numbers]:
     rankings = {"frequency": count[code].astype(np.float64)}
     if np.count_nonzero(count) <= _FEW_VALUES:
         rate = np.bincount(code, label) / np.maximum(count, 1)
-        rankings["anomaly rate of the value"] = rate[code]
+        rankings["value's anomaly rate"] = rate[code]
     if values.dtype == pl.String:
         rankings["alphabet"] = values.rank("dense").fill_null(0).cast(pl.Float64).to_numpy()
     return rankings

@@ -297,6 +297,36 @@ def test_the_receipt_of_the_last_sums_may_be_late_but_only_once_and_only_that_on
     assert party.handle(late.data) == []
 
 
+def test_training_has_no_other_epoch(run):
+    """Another epoch would be another message id, and could be answered a second time."""
+    for kind in KINDS:
+        for event in run.of(kind):
+            refuses(event, changed(event.message, epoch=1), ProtocolError)
+
+
+def test_what_has_not_arrived_is_waiting_at_its_sender(run):
+    """At every moment of the run: so that after a crash it can be sent again."""
+    state = {"payment-network": run.of(Receipt, "payment-network")[0].before}
+    for event in run.events:
+        sender = event.message.address.sender
+        (party,) = (one for one in parties_of(run) if one.name == sender)
+        assert event.data in party_with(party, state[sender]).unanswered()
+        state[event.receiver.name] = event.after
+
+
+def parties_of(run: Recording):
+    federation = run.world.federation
+    return (federation.payment_network, federation.aggregator, *federation.banks)
+
+
+def test_what_has_arrived_is_not_kept_for_ever(run):
+    """The encrypted tables are the bulk: of each bank at most the last one is still there."""
+    for event in run.events:
+        waiting = sum(len(one) for one in party_with(event.receiver, event.after).unanswered())
+        largest = len(run.of(EncryptedTable)[0].data)
+        assert waiting < 2 * largest
+
+
 def test_no_refusal_shows_a_value(run):
     """Errors name what is wrong: no residue, no key, no id of an account."""
     event = run.of(NoisySums)[0]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.protocol.world import MODES, KnownNoiseBank, make_world
 
+from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.scoring_tables import stored_forest
 
@@ -37,10 +38,29 @@ def check_equal_to_the_trusted_third_party(world, noise=None) -> None:
 @pytest.mark.parametrize(("n_banks", "mode", "n_sets", "model"), CASES)
 def test_counts_and_labels_equal_those_of_a_trusted_third_party(n_banks, mode, n_sets, model):
     """Ids at no bank, at a bank that is not asked, at several; institutions that take no part;
-    banks that have no account with some of the atoms."""
-    world = make_world(seed=1, n_banks=n_banks, mode=mode, n_sets=n_sets, model=model)
+    banks that have no account with some of the atoms.  Two banks are asked at a time."""
+    world = make_world(
+        seed=1, n_banks=n_banks, mode=mode, n_sets=n_sets, model=model, banks_at_once=2
+    )
     held = {atom for (bank, _), atoms in world.case.records.items() if bank == 0 for atom in atoms}
     assert len(held) < world.parameters.sizes.n_atoms
+    world.train()
+    check_equal_to_the_trusted_third_party(world)
+
+
+def test_worker_processes_give_the_same_model():
+    with WorkerPool(2) as pool:
+        world = make_world(seed=1, n_banks=1, pool=pool)
+        world.train()
+    check_equal_to_the_trusted_third_party(world)
+
+
+def test_tables_of_several_blocks_give_the_same_model():
+    """Three blocks of bins in two messages; the bank matches two of them together, one alone."""
+    world = make_world(seed=1, n_banks=1, n_declared=30_000, more_accounts=3000)
+    (plan,) = world.parameters.tables
+    assert plan.layout.n_blocks == 3
+    assert len(world.parameters.match_steps("bank01")) == 2
     world.train()
     check_equal_to_the_trusted_third_party(world)
 

@@ -13,6 +13,7 @@ from pv4fad.forest.counts import green_labels, group_counts
 from pv4fad.forest.pairs import AccountIndex, CountConfig, KeptPairs, choose_pairs
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.hashing.keyed import tree_of
+from pv4fad.hashing.table_size import TableLayout
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
@@ -144,9 +145,12 @@ def make_world(
     bank_class: type[Bank] = Bank,
     pool: WorkerPool | None = None,
     store_of=MemoryStore,
+    identity_of=Identity.generate,
     n_trees: int = 3,
     without_accounts: tuple[int, ...] = (),
     more_accounts: int = 0,
+    n_declared: int | None = None,
+    banks_at_once: int = 1,
     case: Case | None = None,
     train_rows: int | None = None,
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
@@ -154,7 +158,8 @@ def make_world(
     """`train_rows`: how many transactions the model learns from, and knows the accounts of.
 
     `without_accounts`: banks that take part and hold none; `more_accounts`: how many every other
-    bank holds that the payment network has never seen.
+    bank holds that the payment network has never seen; `n_declared`: for how many accounts each
+    table is made, instead of for as many as there are.
     """
     if case is None:
         n_bare = 5 * n_trees  # as many accounts per tree, however many trees
@@ -205,8 +210,10 @@ def make_world(
         honest_banks=honest_banks,
         mode=model,
     )
+    if n_declared is not None:
+        parameters = with_larger_tables(parameters, n_declared)
     pool = pool or WorkerPool(0)
-    identities = {bank_name(bank): Identity.generate(bank_name(bank)) for bank in range(n_banks)}
+    identities = {bank_name(bank): identity_of(bank_name(bank)) for bank in range(n_banks)}
     signing_keys = {name: one.public().signing_key for name, one in identities.items()}
     banks = []
     for bank in range(n_banks):
@@ -226,12 +233,20 @@ def make_world(
             )
         )
     federation = Federation(
-        PaymentNetwork(store_of("payment-network"), pool),
+        PaymentNetwork(store_of("payment-network"), pool, banks_at_once),
         banks,
         Aggregator("aggregator", store_of("aggregator"), pool),
     )
     oracle = TrustedThirdParty(case.forest, case.atoms())
     return World(case, pairs, oracle, data, federation, parameters)
+
+
+def with_larger_tables(parameters: RunParameters, n_declared: int) -> RunParameters:
+    """The same run with tables for so many accounts each."""
+    layout = TableLayout.for_accounts(n_declared, parameters.sizes.n_trees)
+    tables = tuple(plan.model_copy(update={"layout": layout}) for plan in parameters.tables)
+    fields = {name: getattr(parameters, name) for name in RunParameters.model_fields}
+    return RunParameters(**fields | {"tables": tables})
 
 
 def unseen_accounts(case: Case, bank: int, n: int) -> dict[tuple[int, int], tuple[int, ...]]:

@@ -10,7 +10,7 @@ A word w is mapped to [0, n) as w mod n.  Every value then has a probability wit
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
@@ -30,8 +30,8 @@ _CHUNK = 1 << 16  # accounts hashed at a time: bounds the memory of the Python d
 class AccountHashes:
     """Raw 64-bit words of n accounts: `bins` (n, 3), one per hash function, and `tags` (n,)."""
 
-    bins: NDArray[np.uint64]
-    tags: NDArray[np.uint64]
+    bins: NDArray[np.uint64] = field(repr=False)
+    tags: NDArray[np.uint64] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.tags)

@@ -84,6 +84,8 @@ class Aggregator(Party):
 
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
         run = RunRecords(tx, message.address.run_id)
+        if not isinstance(message, ScoreReply):
+            expect(message.address.epoch == 0, message, "training is epoch 0")
         match run.stage(_STAGES), message:
             case Finished(), ScoreReply():
                 return self._add_scores(message, run, tx)

@@ -131,9 +131,9 @@ class Tables:
 class LayerContent:
     """The transaction sides in some layers of a table."""
 
-    layer: NDArray[np.int64]
-    bin: NDArray[np.int64]
-    reached: NDArray[np.int32]  # (sides, trees)
+    layer: NDArray[np.int64] = field(repr=False)
+    bin: NDArray[np.int64] = field(repr=False)
+    reached: NDArray[np.int32] = field(repr=False)  # (sides, trees)
 
 
 def layer_content(forest: Forest, layers: range, table: int, batch: RunRecords) -> LayerContent:

@@ -1,0 +1,221 @@
+"""A bank joins what it can afford, spends before it releases, and adds the noise it promised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from tests.protocol.recording import Event, Recording, changed, recorded_run
+
+import pv4fad.parties.bank
+from pv4fad.errors import BudgetError, DataError, OrderError, ParameterError, ProtocolError
+from pv4fad.parties.party import Party
+from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit, spend
+from pv4fad.protocol.messages import (
+    EncryptedTable,
+    LabelMasks,
+    MaskedProducts,
+    NoisySums,
+    RunProposal,
+)
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.wire import decode
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def run() -> Recording:
+    return recorded_run()
+
+
+def ledger_of(party: Party) -> Ledger:
+    with party.store.transaction() as tx:
+        return read_ledger(tx)
+
+
+def proposal(run: Recording) -> Event:
+    (event,) = run.of(RunProposal, "bank01")
+    return event
+
+
+def release(run: Recording) -> Event:
+    """The message to which the bank answers with its noisy sums."""
+    return run.of(MaskedProducts, "bank01")[-1]
+
+
+def with_limit(event: Event, limit: Fraction | str) -> Party:
+    party = event.party()
+    with party.store.transaction() as tx:
+        set_limit(tx, limit, NOW)
+    return party
+
+
+# The ledger.
+
+
+@pytest.mark.parametrize("limit", [Fraction(0), Fraction(999, 1000)])
+def test_a_run_beyond_the_budget_is_refused_when_it_is_proposed(run, monkeypatch, limit):
+    """Before any work: not even keys are made."""
+    event = proposal(run)
+    party = with_limit(event, limit)
+    before = dict(party.store._records)
+    monkeypatch.setattr(pv4fad.parties.bank, "generate_keys", None)
+    with pytest.raises(BudgetError, match=r"needs ε = 1, but .* is left .*set-limit"):
+        party.handle(event.data)
+    assert party.store._records == before
+
+
+def test_a_bank_that_has_set_no_limit_joins_nothing(run):
+    event = proposal(run)
+    party = event.party()
+    party.store._records.clear()
+    with pytest.raises(BudgetError, match="has not set a limit"):
+        party.handle(event.data)
+
+
+def test_a_run_without_noise_needs_a_bank_that_allows_it(run):
+    event = proposal(run)
+    text = event.message.parameters
+    quiet = text.replace(b'"epsilon":"1"', b'"epsilon":"none"').replace(
+        b'"noise":"distributed"', b'"noise":"none"'
+    )
+    assert RunParameters.from_json(quiet).epsilon == "none"
+    with pytest.raises(BudgetError, match="no noise"):
+        with_limit(event, Fraction(1000)).handle(changed(event.message, parameters=quiet))
+    assert with_limit(event, "none").handle(changed(event.message, parameters=quiet))
+
+
+def test_epsilon_is_spent_once_by_a_finished_run_and_not_before_the_release(run):
+    for bank in run.world.federation.banks:
+        (expense,) = ledger_of(bank).expenses
+        assert (expense.run_id, expense.epsilon) == (run.world.parameters.run_id, 1)
+        assert expense.sensitivity == run.world.parameters.bound
+        assert expense.account_file == f"version 1 of {bank.name}"
+    for event in run.events:
+        if event.receiver.name == "bank01" and event.kind is not LabelMasks:
+            assert ledger_of(event.party()).spent == 0
+    assert NoisySums in [type(one) for one in release(run).answers()]
+
+
+def test_a_death_between_commit_and_sending_keeps_it_spent_once(run, monkeypatch):
+    """The sums that were stored are sent later, the same bytes; nothing is spent again."""
+    event = release(run)
+    party = event.party()
+    commit = party.store._commit
+
+    def killed():
+        commit()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(party.store, "_commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            party.handle(event.data)
+    assert ledger_of(party).spent == 1
+    stored = party.unanswered()[-2:]
+    assert party.handle(event.data) == stored
+    assert isinstance(decode(stored[1]), NoisySums)
+    assert ledger_of(party).spent == 1
+
+
+def test_a_death_before_the_commit_spends_nothing_and_sends_nothing(run, monkeypatch):
+    event = release(run)
+    party = event.party()
+
+    def killed():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(party.store, "_commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            party.handle(event.data)
+    assert party.store._records == event.before
+    assert ledger_of(party).spent == 0
+
+
+def test_a_release_that_another_run_left_no_budget_for_is_refused(run):
+    """Two runs were joined while there was enough for one: the second to finish gets nothing."""
+    event = release(run)
+    party = event.party()
+    with party.store.transaction() as tx:
+        spend(tx, Expense("another", Fraction(1, 2), 1, "unit", "per-bank", "file", NOW))
+    before = dict(party.store._records)
+    with pytest.raises(BudgetError, match=r"0\.5 of this bank's limit 1 is left"):
+        party.handle(event.data)
+    assert party.store._records == before
+
+
+# Noise.
+
+
+@pytest.mark.parametrize(
+    ("noise", "mechanism", "honest"),
+    [("per-bank", "discrete_laplace", ()), ("distributed", "polya_share", (2,))],
+)
+def test_the_noise_has_the_scale_of_the_run(run, monkeypatch, noise, mechanism, honest):
+    """ε, Δ, honest banks and number of sums reach the mechanism, which has its own tests."""
+    asked = []
+    monkeypatch.setattr(pv4fad.parties.bank, mechanism, lambda *a: asked.append(a) or "drawn")
+    parameters = run.world.parameters.model_copy(update={"noise": noise, "epsilon": "3/4"})
+    (bank, *_) = run.world.federation.banks
+    assert pv4fad.parties.bank.Bank._noise(bank, parameters) == "drawn"
+    assert asked == [(Fraction(3, 4), parameters.bound, *honest, parameters.sizes.n_sums)]
+
+
+def test_the_noise_is_drawn_anew_and_is_off_only_if_the_run_says_so(run):
+    parameters, (bank, *_) = run.world.parameters, run.world.federation.banks
+    draw = pv4fad.parties.bank.Bank._noise
+    assert not np.array_equal(draw(bank, parameters), draw(bank, parameters))
+    assert len(draw(bank, parameters)) == parameters.sizes.n_sums
+    off = parameters.model_copy(update={"noise": "none", "epsilon": "none"})
+    assert not draw(bank, off).any()
+
+
+# Accounts.
+
+
+def test_a_bank_with_more_accounts_than_declared_does_not_join(run):
+    event = proposal(run)
+    party = event.party()
+    records = party._records
+    ids = tuple(f"X{i}".encode() for i in range(1025))
+    party._records = replace(records, qualified_ids=ids, bare_ids=ids)
+    with pytest.raises(ParameterError, match="declared"):
+        party.handle(event.data)
+    assert party.store._records == event.before
+
+
+@pytest.mark.parametrize("kind", [EncryptedTable, MaskedProducts])
+def test_the_account_file_may_not_change_during_a_match(run, kind):
+    """Blocks of one table would show two versions, and the ledger would name the wrong one."""
+    event = run.of(kind, "bank01")[-1]
+    party = event.party()
+    party.replace_records(replace(party._records, fingerprint="version 2"))
+    with pytest.raises(DataError, match="account file"):
+        party.handle(event.data)
+    assert party.store._records == event.before
+
+
+# Labels.
+
+
+def test_label_shares_of_a_released_model_are_not_for_banks(run):
+    event = run.of(LabelMasks, "bank01")[0]
+    party = event.party()
+    name = f"run/{run.world.parameters.run_id}/parameters"
+    text = party.store._records[name].replace(b'"mode":"sealed"', b'"mode":"released"')
+    party.store._records[name] = text
+    with pytest.raises(ProtocolError, match="released"):
+        party.handle(event.data)
+
+
+def test_label_shares_come_once(run):
+    event = run.of(LabelMasks, "bank01")[0]
+    party = event.party()
+    party.handle(event.data)
+    with pytest.raises(OrderError):
+        party.handle(changed(event.message, index=1))

@@ -1,0 +1,73 @@
+"""The in-process transport passes bytes, keeps order, and knows who sent them."""
+
+import pytest
+
+from pv4fad.errors import OrderError, ProtocolError, WireError
+from pv4fad.protocol.messages import Receipt
+from pv4fad.protocol.wire import Address, encode
+from pv4fad.transport.in_process import InProcessTransport
+
+
+def receipt(sender: str, receiver: str, index: int = 0) -> bytes:
+    return encode(Receipt(Address(sender, receiver, "run", index=index), of="something"))
+
+
+class Echo:
+    """Answers message i with what it was told to."""
+
+    def __init__(self, answers=()):
+        self.answers = list(answers)
+        self.got = []
+
+    def handle(self, data: bytes) -> list[bytes]:
+        assert isinstance(data, bytes)
+        self.got.append(data)
+        return self.answers.pop(0) if self.answers else []
+
+
+def test_messages_and_their_answers_arrive_in_the_order_they_were_sent():
+    a, b = Echo(), Echo([[receipt("b", "a", 1), receipt("b", "a", 2)]])
+    sent = [receipt("a", "b", 0), receipt("a", "b", 1)]
+    InProcessTransport({"a": a, "b": b}).deliver("a", sent)
+    assert b.got == sent
+    assert a.got == [receipt("b", "a", 1), receipt("b", "a", 2)]
+
+
+def test_the_observer_sees_every_message_once_with_its_size():
+    seen = []
+    transport = InProcessTransport(
+        {"a": Echo(), "b": Echo()}, lambda message, size: seen.append((message.of, size))
+    )
+    data = receipt("a", "b")
+    transport.deliver("a", [data, data])
+    transport.deliver("a", [data])
+    assert seen == [("something", len(data))]
+
+
+def test_nobody_sends_in_anothers_name():
+    """A bank that answers in the name of another: the receiver never sees it."""
+    network, liar = Echo(), Echo([[receipt("bank02", "network")]])
+    transport = InProcessTransport({"network": network, "bank01": liar, "bank02": Echo()})
+    with pytest.raises(ProtocolError, match="not its own name"):
+        transport.deliver("network", [receipt("network", "bank01")])
+    with pytest.raises(ProtocolError, match="not its own name"):
+        transport.deliver("bank01", [receipt("bank02", "network")])
+    assert network.got == []
+
+
+def test_an_unknown_receiver_and_bytes_that_are_no_message_are_refused():
+    transport = InProcessTransport({"a": Echo()})
+    with pytest.raises(ProtocolError, match="no such receiver"):
+        transport.deliver("a", [receipt("a", "nobody")])
+    with pytest.raises(WireError):
+        transport.deliver("a", [b"nonsense"])
+
+
+def test_a_refusal_keeps_its_kind_and_says_who_refused():
+    class Refusing:
+        def handle(self, data):
+            raise OrderError("not now")
+
+    transport = InProcessTransport({"a": Echo(), "b": Refusing()})
+    with pytest.raises(OrderError, match="b: not now"):
+        transport.deliver("a", [receipt("a", "b")])

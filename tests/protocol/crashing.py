@@ -1,0 +1,99 @@
+"""A small federation on disk whose process is killed: what runs in that process.
+
+Everything a party needs to go on is in its folder.  All that is sent is noted, by id and digest,
+in a file that only grows.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from tests.protocol.world import KnownNoiseBank, World, make_world
+
+from pv4fad.parties.disk_store import DiskStore
+from pv4fad.parties.identity import Identity
+from pv4fad.parties.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.wire import Message, digest, encode, message_id
+
+PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
+PASSPHRASE = Passphrase("correct horse battery")
+SEED = 6
+_IDENTITY = "identity"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The process dies at its n-th commit: just before it, or just after."""
+
+    commit: int
+    after: bool
+
+
+def create_stores(folder: Path) -> None:
+    """A store for each party; the banks' hold their identities."""
+    for name in PARTIES:
+        cost = insecure_fast_scrypt_for_tests()
+        store = DiskStore.create(folder / name, name, PASSPHRASE, cost)
+        with store, store.transaction() as tx:
+            tx.put(_IDENTITY, Identity.generate(name).to_bytes())
+
+
+def open_world(folder: Path) -> tuple[World, np.ndarray]:
+    """The parties with their stores as they are on disk, and the noise that the banks add."""
+    stores = {name: DiskStore.open(folder / name, PASSPHRASE) for name in PARTIES}
+    world = make_world(
+        SEED,
+        n_banks=2,
+        epsilon=Fraction(1),
+        noise="per-bank",
+        bank_class=KnownNoiseBank,
+        store_of=stores.__getitem__,
+        identity_of=lambda name: Identity.from_bytes(stores[name].get(_IDENTITY)),
+    )
+    begun = [key for key in stores["payment-network"].keys("run/") if key.endswith("/parameters")]
+    if begun:
+        world.parameters = RunParameters.from_json(stores["payment-network"].get(begun[0]))
+    return world, world.inject_noise(np.random.default_rng(SEED))
+
+
+def close(world: World) -> None:
+    federation = world.federation
+    for party in (federation.payment_network, federation.aggregator, *federation.banks):
+        party.store.close()
+
+
+def train_or_resume(folder: Path, kill: Kill | None) -> None:
+    """Carry the run to its end, or die."""
+    if kill is not None:
+        _die_at(kill)
+    world, _ = open_world(folder)
+    log = os.open(folder / "sent", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def note(message: Message, _: int) -> None:
+        os.write(log, f"{message_id(message)} {digest(encode(message)).hex()}\n".encode())
+
+    if world.federation.payment_network.store.keys("run/"):
+        world.federation.resume(note)
+    else:
+        world.train(note)
+    close(world)
+
+
+def _die_at(kill: Kill) -> None:
+    commit, done = DiskStore._commit, [0]
+
+    def dying(store: DiskStore) -> None:
+        done[0] += 1
+        if done[0] == kill.commit and not kill.after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        commit(store)
+        if done[0] == kill.commit:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    DiskStore._commit = dying

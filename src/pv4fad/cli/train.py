@@ -60,6 +60,14 @@ def command(
             " Default 1: no bank relies on another."
         ),
     ] = None,
+    slots: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--slot",
+            help="A private slot that trees may ask about; may be given several times. Each bank"
+            " says what it means in slots.toml beside its account file.",
+        ),
+    ] = None,
     mode: Annotated[
         str | None,
         typer.Option(help="sealed (default): labels stay shared; released: noisy labels are told."),
@@ -99,7 +107,8 @@ def command(
     typed = {
         "epsilon": epsilon, "bound": bound, "structure": structure, "trees": trees,
         "height": height, "noise": noise, "honest_banks": honest_banks, "mode": mode,
-        "seed": seed, "workers": workers, "bank_limit": bank_limit, "scenario": scenario,
+        "slots": slots or None, "seed": seed, "workers": workers, "bank_limit": bank_limit,
+        "scenario": scenario,
     }  # fmt: skip
     given |= {name: value for name, value in typed.items() if value is not None}
     target = RunFolder(run)

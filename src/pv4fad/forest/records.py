@@ -86,7 +86,7 @@ def record_atoms(
                 f"define [slots.{family.name}] in the bank's own configuration"
             )
         else:
-            within = _holds(accounts, family.name, slots[family.name])
+            within = holds(accounts, family.name, slots[family.name])
         columns.append(within.astype(np.int64) + first)
     return np.stack(columns, axis=1)
 
@@ -104,7 +104,7 @@ def _flag_atoms(accounts: pl.DataFrame) -> NDArray[np.integer]:
     return atoms.to_numpy()
 
 
-def _holds(accounts: pl.DataFrame, slot: str, predicate: SlotPredicate) -> NDArray[np.integer]:
+def holds(accounts: pl.DataFrame, slot: str, predicate: SlotPredicate) -> NDArray[np.uint8]:
     """1 where a record satisfies the predicate: the position of `yes` among the slot atoms."""
     if predicate.column not in accounts.columns:
         raise ParameterError(

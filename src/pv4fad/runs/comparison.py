@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pv4fad.forest.atoms import AtomSchema
 from pv4fad.forest.records import record_atoms
+from pv4fad.runs.bank_files import applied_slots
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,12 @@ def joined_atoms(
     `keys`: Bank, Account; row k is account key k.
     """
     everybody = pl.concat(
-        frame.select(pl.col("Bank").cast(pl.String), "Account", "Flags")
-        for frame in accounts.values()
+        frame.select(pl.col("Bank").cast(pl.String), "Account") for frame in accounts.values()
     )
-    atoms = record_atoms(schema, everybody, {})
-    rows = everybody.select("Bank", "Account").with_row_index("row")
+    atoms = np.concatenate(
+        [record_atoms(schema, frame, applied_slots(frame)) for frame in accounts.values()]
+    )
+    rows = everybody.with_row_index("row")
     routed = keys.join(rows, on=["Bank", "Account"], how="left", maintain_order="left")["row"]
     # An account whose bank is unknown is found by its id alone, which is then unique.
     anywhere = keys.join(rows.unique("Account"), on="Account", how="left", maintain_order="left")[

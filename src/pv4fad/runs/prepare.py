@@ -29,6 +29,7 @@ from pv4fad.hashing.keyed import tree_of
 from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.network_stages import TrainingInput
 from pv4fad.protocol.tables import assign_tables
+from pv4fad.runs.bank_files import applied_slots
 from pv4fad.runs.settings import TrainingSettings
 
 _FINGERPRINT_ROWS = 100_000  # at a time
@@ -119,8 +120,10 @@ def bank_records(
 ) -> BankRecords:
     """A bank's accounts (ACCOUNT_SCHEMA, each once) as it brings them to a run.
 
-    `slots`: the bank's own meaning of the private slots of the run, if it has any.
+    `slots`: the bank's own meaning of the private slots of the run; by default those that were
+    applied when its file was read (`bank_files`).
     """
+    slots = applied_slots(accounts) if slots is None else slots
     ids = accounts.select(
         qualified=qualified_key_expr(pl.col("Bank").cast(pl.String), pl.col("Account")),
         bare=pl.col("Account").cast(pl.Binary),
@@ -128,7 +131,7 @@ def bank_records(
     return BankRecords(
         tuple(ids["qualified"]),
         tuple(ids["bare"]),
-        record_atoms(schema, accounts, slots or {}).astype(np.int16),
+        record_atoms(schema, accounts, slots).astype(np.int16),
         account_file_fingerprint(accounts),
     )
 

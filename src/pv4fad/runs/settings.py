@@ -18,12 +18,18 @@ from pydantic import Field, field_validator, model_validator
 from pv4fad.errors import ParameterError
 from pv4fad.forest.config import ForestConfig
 from pv4fad.forest.pairs import CountConfig, ladder
-from pv4fad.forest.shapes import BOTH_SIDES_NORMAL, RandomShape, TemplateShape
+from pv4fad.forest.shapes import (
+    BOTH_SIDES_NORMAL,
+    ConditionConfig,
+    RandomShape,
+    TemplateShape,
+)
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon
 from pv4fad.protocol.parameters import Mode, NoiseMode
 
 TEMPLATE_FEATURE = "settlement_delay_days"  # what template trees cut below their bank node
+SIDES: tuple[Literal["ordering", "beneficiary"], ...] = ("ordering", "beneficiary")
 _HEIGHTS = {"template": 3, "random": 4}
 _HIGHEST_TEMPLATE = 3  # a bank node and at most two cuts
 
@@ -45,6 +51,8 @@ class TrainingSettings(ValidatedModel):
 
     1 assumes nothing, and costs as much noise as `per-bank`.
     """
+    slots: tuple[str, ...] = ()
+    """Private slots that the trees may ask about; each bank says what they mean to it."""
     mode: Mode = "sealed"
     seed: int | None = Field(default=None, ge=0)
     """Of tree structure and sampling.  By default it is drawn, and secret like the structure."""
@@ -81,13 +89,18 @@ class TrainingSettings(ValidatedModel):
 
     def forest_config(self) -> ForestConfig:
         """The forest; what others see of it follows from here and not from any data."""
+        conditions = BOTH_SIDES_NORMAL + tuple(
+            ConditionConfig(side=side, family=slot, sets=(("yes",),))
+            for slot in self.slots
+            for side in SIDES
+        )
         shape: RandomShape | TemplateShape
         if self.structure == "random":
-            shape = RandomShape(height=self.tree_height)
+            shape = RandomShape(height=self.tree_height, conditions=conditions)
         else:
             cuts = range(self.tree_height)
-            shape = TemplateShape.bank_on_top(BOTH_SIDES_NORMAL, TEMPLATE_FEATURE, cuts)
-        return ForestConfig(n_trees=self.trees, shape=shape)
+            shape = TemplateShape.bank_on_top(conditions, TEMPLATE_FEATURE, cuts)
+        return ForestConfig(n_trees=self.trees, shape=shape, slots=self.slots)
 
     def count_config(self) -> CountConfig:
         """Anomalies are rare: without a ladder every leaf would be labelled 0."""

@@ -10,7 +10,6 @@ from pathlib import Path
 import polars as pl
 
 from pv4fad.data.challenge import read_partition
-from pv4fad.data.loading import load_accounts
 from pv4fad.errors import DataError
 from pv4fad.federation import Federation
 from pv4fad.he.pool import WorkerPool
@@ -18,6 +17,7 @@ from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.privacy.epsilon import Epsilon
+from pv4fad.runs.bank_files import load_bank
 from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.members import assemble, party_names
@@ -61,4 +61,4 @@ def load_banks(split: Path, folder: RunFolder, document: RunDocument) -> dict[st
             f"{split} has the banks {', '.join(files)}; the run in {folder.path} has "
             f"{', '.join(banks)}"
         )
-    return {bank: load_accounts(files[bank]).frame for bank in banks}
+    return {bank: load_bank(files[bank]) for bank in banks}

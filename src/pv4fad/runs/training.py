@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pv4fad.data.loading import load_partition
 from pv4fad.errors import ParameterError, ProtocolError
 from pv4fad.federation import Federation
 from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
@@ -26,6 +25,7 @@ from pv4fad.parties.sealing import Passphrase
 from pv4fad.parties.store import Store
 from pv4fad.parties.store_file import holds_store
 from pv4fad.protocol.wire import Message
+from pv4fad.runs.bank_files import load_split
 from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.meter import PREPARE, Meter, PhaseCost, Progress, Report
@@ -95,7 +95,7 @@ def _start(
 
 
 def _prepare(split: Path, settings: TrainingSettings) -> NewRun:
-    tables = load_partition(split)
+    tables = load_split(split)
     accounts = {bank: table.frame for bank, table in tables.accounts.items()}
     return prepare_run(tables.transactions.frame, accounts, settings)
 

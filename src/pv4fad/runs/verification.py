@@ -24,7 +24,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.data.loading import load_partition
 from pv4fad.errors import DataError
 from pv4fad.forest.forest_file import commitment, to_document
 from pv4fad.forest.trusted import TrustedThirdParty
@@ -33,6 +32,7 @@ from pv4fad.parties.sealing import Passphrase
 from pv4fad.parties.store import Store
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.runs.bank_files import load_split
 from pv4fad.runs.comparison import Comparison, joined_atoms
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.members import party_names
@@ -83,7 +83,7 @@ def verify(
     if predictions is not None:
         test, file = predictions
         scored = ScoredData.read(test, load_banks(test, folder, document), file)
-    tables = load_partition(split)
+    tables = load_split(split)
     accounts = {bank: table.frame for bank, table in tables.accounts.items()}
     if set(accounts) != set(document.parameters.banks):
         raise DataError(f"{split} has other banks than the run in {folder.path}")

@@ -6,9 +6,26 @@ import numpy as np
 import pytest
 
 from pv4fad.errors import ParameterError
-from pv4fad.he.circuits import FEW_ACCOUNTS, compare_bound, linear_bound, match_bound, sealed_bound
+from pv4fad.he.circuits import (
+    FEW_ACCOUNTS,
+    FINAL_PRIMES,
+    compare_bound,
+    linear_bound,
+    match_bound,
+    sealed_bound,
+)
 from pv4fad.he.keys import Decryptor, Evaluator, SecretEncryptor, generate_keys
 from pv4fad.he.ring import PLAIN_MODULI, Ring, match_ring, share_ring
+from pv4fad.protocol.compare import (
+    DIGIT_BASE,
+    DigitsJob,
+    LessJob,
+    comparison_depth,
+    digit_bases,
+    digits,
+    encrypt_digit,
+    less_than,
+)
 from pv4fad.protocol.match import (
     AgreeingJob,
     Layer,
@@ -77,6 +94,26 @@ def test_measured_noise_of_the_match_circuit_stays_below_its_bound(modulus, monk
         assert bits < bound.steps[step], step
     # A bound that is far off would be useless: it leaves at most this much unexploited.
     assert bound.steps["indicators"] - measured["indicators"] < 10
+
+
+@pytest.mark.parametrize("modulus", PLAIN_MODULI)
+def test_the_comparison_is_exact_and_its_noise_stays_below_its_bound(modulus):
+    keys = generate_keys(match_ring(modulus), relinearisation=True)
+    decryptor, ring = Decryptor(keys.secret), Ring.of(keys.public.ring)
+    w, threshold = secret_residues(modulus, ring.degree), secret_residues(modulus, ring.degree)
+    threshold[:1000] = w[:1000]
+    bases = digit_bases(modulus)
+    one_hot = tuple(
+        encrypt_digit(DigitsJob(keys.secret, digit, base))
+        for digit, base in zip(digits(w, modulus), bases, strict=True)
+    )
+    level = ring.parameters.n_data_primes - comparison_depth(modulus)
+    less = ring.load(less_than(LessJob(keys.public, one_hot, threshold)), level)
+    assert np.array_equal(decryptor.decrypt(less), w < threshold)
+    bound = compare_bound(ring, len(bases), DIGIT_BASE)
+    assert decryptor.phase_bits(less) < bound.steps[f"products {comparison_depth(modulus)}"]
+    final = Evaluator(keys.public).switch_to(less, FINAL_PRIMES)
+    assert decryptor.phase_bits(final) < bound.steps["labels"]
 
 
 @pytest.mark.parametrize("modulus", PLAIN_MODULI)

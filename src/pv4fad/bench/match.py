@@ -29,6 +29,7 @@ from pv4fad.hashing.cuckoo import place
 from pv4fad.hashing.keyed import hash_accounts
 from pv4fad.he.keys import Decryptor
 from pv4fad.he.ring import Ring
+from pv4fad.parties.store import MemoryStore
 from pv4fad.protocol.count import masked_products
 from pv4fad.protocol.match import (
     BlindedBlock,
@@ -75,7 +76,7 @@ def bench_match(workload: Workload, n_workers: int | None, progress: Progress) -
             if isinstance(message, BlindedIndicators):
                 progress.advance()
 
-        federation = workload.federation(pool)
+        federation = workload.federation(pool, _ForgetfulStore)
         pool.stopwatch.switch(PLACE)
         try:
             federation.train(parameters, workload.training_input, observe)
@@ -135,6 +136,14 @@ def _figures(
         "log2_false_match": parameters.log2_false_match,
         "log2_distance": parameters.log2_distance,
     }
+
+
+class _ForgetfulStore(MemoryStore):
+    """Drops E_j[s], which has been checked: nothing in a match reads it, and it would add up."""
+
+    def _write(self, key: str, value: bytes) -> None:
+        if "/shares/" not in key:
+            super()._write(key, value)
 
 
 class _Check:

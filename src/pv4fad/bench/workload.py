@@ -168,7 +168,9 @@ class Workload:
             mode="sealed",
         )
 
-    def federation(self, pool: WorkerPool) -> Federation:
+    def federation(
+        self, pool: WorkerPool, network_store: type[MemoryStore] = MemoryStore
+    ) -> Federation:
         """The parties, with stores in memory."""
         identity, store = Identity.generate(BANK), MemoryStore(BANK)
         with store.transaction() as tx:
@@ -182,7 +184,7 @@ class Workload:
             signing_keys={BANK: identity.public().signing_key},
         )
         return Federation(
-            PaymentNetwork(MemoryStore(PAYMENT_NETWORK), pool),
+            PaymentNetwork(network_store(PAYMENT_NETWORK), pool),
             [bank],
             Aggregator(AGGREGATOR, MemoryStore(AGGREGATOR), pool),
         )

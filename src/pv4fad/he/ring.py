@@ -51,7 +51,7 @@ _LARGEST_FOR_SIX_PRIMES = 163841
 
 
 def match_ring(plain_modulus: int) -> RingParameters:
-    """The payment network's ring: five products deep, with room to sanitise at two primes.
+    """The payment network's ring: four levels of products, with room to sanitise at two primes.
 
     A larger plaintext modulus makes the first sum noisier; a seventh prime takes that off again
     before the products start.  The noise analysis (`circuits`) says that this suffices.

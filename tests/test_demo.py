@@ -32,7 +32,7 @@ def printed(place) -> str:
     (place / "demo").mkdir()
     (place / "demo" / MARK).touch()
     (place / "demo" / "left over").touch()
-    done = pv4fad(place, "demo", "--transactions", "2000", "--banks", "3")
+    done = pv4fad(place, "demo", "--transactions", "2000")
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -44,6 +44,15 @@ def test_the_demo_shows_every_command_it_runs(printed):
 
 def test_the_demo_trains_with_noise_and_spends_epsilon(printed):
     assert re.search(r"spent 1, limit 1, left 0", printed)
+
+
+def test_the_demo_scores_every_payment_of_the_test_period(printed, place):
+    wanted = place / "demo/data/scenario01/test/swift/predictions_format.csv"
+    ids = [
+        [line.split(",")[0] for line in file.read_text().splitlines()]
+        for file in (wanted, place / "demo/predictions.csv")
+    ]
+    assert ids[0] == ids[1]
 
 
 def test_the_demo_finds_the_exact_run_equal_to_a_trusted_third_party(printed):

@@ -28,6 +28,7 @@ _ABOUT = """\
 Made by `pv4fad demo`, which replaces this folder when it runs again.
   data, sample   generated payments and accounts
   run, exact     a run with noise on data, one without on sample: a folder for each party
+  predictions    the votes for the payments of the last days in data
   key            the passphrase of all stores; in a real federation every party has its own
 """
 
@@ -57,10 +58,10 @@ def demo(
     folder: Annotated[Path, typer.Argument(help="Where to put data and runs.")] = Path("demo"),
     transactions: Annotated[
         int, typer.Option(min=MIN_TRANSACTIONS, help="How many to generate.")
-    ] = 100_000,
-    banks: Annotated[int, typer.Option(min=MIN_BANKS, help="How many banks take part.")] = 4,
+    ] = 20_000,
+    banks: Annotated[int, typer.Option(min=MIN_BANKS, help="How many banks take part.")] = 3,
 ) -> None:
-    """Generate data, train privately with ε = 1, check a run without noise: two minutes."""
+    """Generate data, train and score privately, check a run without noise: two minutes."""
     started = time.monotonic()
     _make_fresh(folder)
     out.print(
@@ -80,7 +81,7 @@ def demo(
         if code:
             raise typer.Exit(code)
     out.print()
-    out.print(Rule("What each party received in the run with ε = 1", align="left"))
+    out.print(Rule("What each party received while the model with ε = 1 was trained", align="left"))
     out.print(_received(folder / "run"))
     out.print(
         f"Done in {time.monotonic() - started:.0f} seconds. Read on: README.md, docs/protocol.md.",
@@ -115,6 +116,11 @@ def steps(folder: Path, transactions: int, banks: int) -> Iterator[Step]:
         "What the first bank has spent",
         "ε is spent before anything is released, and never comes back.",
         ("ledger", "show", run / "bank01", "--key-file", key),
+    )
+    yield Step(
+        "Score the payments of the last days",
+        "The payment network gets one vote total per side of a payment; banks see nothing.",
+        ("score", run, data, "--out", folder / "predictions.csv", "--key-file", key),
     )
     sample, exact = folder / "sample", folder / "exact"
     yield Step(

@@ -23,9 +23,9 @@ def _frequency(*columns: str | pl.Expr) -> pl.Expr:
     return pl.len().over(columns)
 
 
-def _names(account: str, name: str) -> pl.Expr:
-    """How often this account goes by this name, among all its rows."""
-    return _frequency(account, name) / _frequency(account)
+def _share_within(account: str, column: str) -> pl.Expr:
+    """How often this account shows this value, among all its rows."""
+    return _frequency(account, column) / _frequency(account)
 
 
 DERIVED_COLUMNS: dict[str, pl.Expr] = {
@@ -47,10 +47,10 @@ DERIVED_COLUMNS: dict[str, pl.Expr] = {
     "minutes since the payment's first leg": (
         pl.col("Timestamp") - pl.col("Timestamp").min().over("UETR")
     ).dt.total_minutes(),
-    "share of the ordering name": _names("OrderingAccount", "OrderingName"),
-    "share of the beneficiary name": _names("BeneficiaryAccount", "BeneficiaryName"),
-    "share of the ordering street": _names("OrderingAccount", "OrderingStreet"),
-    "share of the beneficiary street": _names("BeneficiaryAccount", "BeneficiaryStreet"),
+    "share of the ordering name": _share_within("OrderingAccount", "OrderingName"),
+    "share of the beneficiary name": _share_within("BeneficiaryAccount", "BeneficiaryName"),
+    "share of the ordering street": _share_within("OrderingAccount", "OrderingStreet"),
+    "share of the beneficiary street": _share_within("BeneficiaryAccount", "BeneficiaryStreet"),
     "banks in one country": (
         pl.col("Sender").cast(pl.String).str.slice(4, 2)
         == pl.col("Receiver").cast(pl.String).str.slice(4, 2)

@@ -58,7 +58,7 @@ def test_json_is_one_document_with_a_summary_per_split(check: Run) -> None:
     assert document["problems"] == []
     assert [Path(p["folder"]).name for p in document["partitions"]] == ["train", "test"]
     assert [p["label_rate"] for p in document["partitions"]] == [0.25, None]
-    assert document["partitions"][0]["beneficiary_join_rate"] == 0.5
+    assert document["partitions"][0]["beneficiary_join_rate"] == 0.75
 
 
 def _change(column: str, value: str) -> Callable[[Path], None]:

@@ -40,9 +40,8 @@ def test_accounts_are_counted_by_flag(train: PartitionSummary) -> None:
 
 def test_join_rates_follow_the_routing(train: PartitionSummary) -> None:
     # Every ordering account is at the sender of the first leg.  The beneficiary of u1 is not at
-    # MIDLUS33, where the first leg ends, but at BANKDEFF once the second is known; u3's is absent.
-    assert (train.ordering_join_rate, train.beneficiary_join_rate) == (1.0, 0.5)
-    assert train.last_leg_beneficiary_join_rate == 2 / 3
+    # MIDLUS33, where the first leg ends, but at BANKDEFF, the end of the second; u3's is absent.
+    assert (train.ordering_join_rate, train.beneficiary_join_rate) == (1.0, 0.75)
 
 
 def test_institution_without_accounts_is_named(train: PartitionSummary) -> None:

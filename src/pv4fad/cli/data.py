@@ -126,7 +126,6 @@ def _table(s: PartitionSummary) -> Table:
     table.add_row(
         "beneficiary accounts found", f"{s.beneficiary_join_rate:.3%} of the transactions"
     )
-    table.add_row("", f"{s.last_leg_beneficiary_join_rate:.3%} of the last legs of payments")
     table.add_row("institutions without accounts", _institutions(s))
     return table
 

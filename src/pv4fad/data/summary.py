@@ -43,7 +43,6 @@ class PartitionSummary:
     accounts_by_flag: Mapping[str, int]
     ordering_join_rate: float  # share of the transactions whose account is in its bank's file
     beneficiary_join_rate: float
-    last_leg_beneficiary_join_rate: float  # the same for the last leg of each payment only
     institutions_without_accounts: Mapping[str, int]  # BIC → transactions it sends or receives
     notes: tuple[str, ...]  # what was dropped or ignored on loading
 
@@ -67,9 +66,6 @@ def summarise(tables: PartitionTables) -> PartitionSummary:
     legs = transactions["UETR"].value_counts()["count"]
     labelled = tables.transactions.has_labels
     routed = route(transactions.select(_ROUTED_COLUMNS))
-    # An earlier leg ends at a correspondent that need not keep the account; the last one tells
-    # whether accounts are missing.
-    last_legs = routed.filter(pl.col("Timestamp") == pl.col("Timestamp").max().over("UETR"))
     reports = [tables.transactions.report, *(t.report for t in tables.accounts.values())]
     return PartitionSummary(
         n_transactions=transactions.height,
@@ -86,7 +82,6 @@ def summarise(tables: PartitionTables) -> PartitionSummary:
         accounts_by_flag=_accounts_by_flag(accounts),
         ordering_join_rate=_join_rate(routed, *_ORDERING, accounts),
         beneficiary_join_rate=_join_rate(routed, *_BENEFICIARY, accounts),
-        last_leg_beneficiary_join_rate=_join_rate(last_legs, *_BENEFICIARY, accounts),
         institutions_without_accounts=_institutions_without_accounts(transactions, accounts),
         notes=tuple(note for report in reports for note in report.notes()),
     )

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -26,9 +27,9 @@ from pv4fad.runs.folder import RunFolder
 MARK = "made-by-pv4fad-demo.txt"
 _ABOUT = """\
 Made by `pv4fad demo`, which replaces this folder when it runs again.
-  data, sample   generated payments and accounts
-  run, exact     a run with noise on data, one without on sample: a folder for each party
-  predictions    the votes for the payments of the last days in data
+  data           generated payments and accounts
+  run, exact     a run with noise, one without: a folder for each party
+  predictions    votes for the payments of the last days
   key            the passphrase of all stores; in a real federation every party has its own
 """
 
@@ -47,6 +48,7 @@ class Step:
     title: str
     why: str
     words: tuple[str | Path | float, ...]
+    quiet: bool = False  # leave out its tables: another step shows the same
 
     @property
     def arguments(self) -> list[str]:
@@ -77,14 +79,16 @@ def demo(
         shown = f"$ pv4fad {shlex.join(step.arguments)}"
         out.print(shown, style="bold", markup=False, soft_wrap=True)
         # Typer makes an exit code of an interrupt; whatever a step ends with, nothing follows it.
-        code = root.main(step.arguments, prog_name="pv4fad", standalone_mode=False)
+        with out.capture() if step.quiet else nullcontext():
+            code = root.main(step.arguments, prog_name="pv4fad", standalone_mode=False)
         if code:
             raise typer.Exit(code)
     out.print()
     out.print(Rule("What each party received while the model with ε = 1 was trained", align="left"))
     out.print(_received(folder / "run"))
     out.print(
-        f"Done in {time.monotonic() - started:.0f} seconds. Read on: README.md, docs/protocol.md.",
+        f"Done in {time.monotonic() - started:.0f} seconds. Each command can be typed again; pv4fad"
+        " is in .venv/bin. Read on: README.md.",
         markup=False,
     )
 
@@ -101,6 +105,7 @@ def steps(folder: Path, transactions: int, banks: int) -> Iterator[Step]:
         "Payments and accounts, made up",
         "The payment network has payments, one in a thousand anomalous; banks have flags.",
         ("generate", data, "--transactions", transactions, "--banks", banks, "--seed", 1),
+        quiet=True,
     )
     yield Step(
         "What the parties hold",
@@ -122,21 +127,17 @@ def steps(folder: Path, transactions: int, banks: int) -> Iterator[Step]:
         "The payment network gets one vote total per side of a payment; banks see nothing.",
         ("score", run, data, "--out", folder / "predictions.csv", "--key-file", key),
     )
-    sample, exact = folder / "sample", folder / "exact"
+    exact = folder / "exact"
     yield Step(
-        "Is such a result right?",
-        "Noise makes labels differ on purpose. So the same without noise, on a small sample.",
-        ("generate", sample, "--transactions", 5000, "--banks", 3, "--anomaly-rate", 0.05),
-    )
-    yield Step(
-        "Train without noise",
-        "This has to be asked for, and no bank with a finite limit would take part.",
-        ("train", sample, "--out", exact, "--epsilon", "none", "--key-file", key),
+        "Is such a result right? Train again without noise",
+        "Noise makes labels differ on purpose. No bank with a finite limit would do this.",
+        ("train", data, "--out", exact, "--epsilon", "none", "--key-file", key),
+        quiet=True,
     )
     yield Step(
         "Compare with a trusted third party that has all data",
         "Trees, counts and labels, computed again in the clear.",
-        ("verify", exact, sample, "--key-file", key),
+        ("verify", exact, data, "--key-file", key),
     )
 
 
@@ -160,5 +161,7 @@ def _received(run: Path) -> Table:
     for receiver, can_tell in _CAN_TELL.items():
         traffic = [one for one in document.traffic if one.receiver == receiver]
         size = size_text(sum(one.bytes for one in traffic))
-        table.add_row(receiver, str(sum(one.messages for one in traffic)), size, can_tell)
+        table.add_row(
+            receiver.replace("-", " "), str(sum(one.messages for one in traffic)), size, can_tell
+        )
     return table

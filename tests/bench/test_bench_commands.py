@@ -32,8 +32,7 @@ def test_match_checks_every_bin_and_reports_every_figure(tmp_path):
         "encrypt planes",
         "messages and stores",
         "hash bank accounts",
-        "count agreeing ones",
-        "equality and atoms",
+        "layers of one block",
         "blind and sanitise",
         "open shares",
     }

@@ -11,7 +11,7 @@ from pv4fad.bench.workload import Workload
 from pv4fad.he.circuits import FEW_ACCOUNTS
 from pv4fad.he.keys import PublicKey
 from pv4fad.he.pool import Usage
-from pv4fad.protocol.match import AgreeingJob, Layer, LayersJob
+from pv4fad.protocol.match import LayersJob, SharedLayer, SharedLayersJob
 
 
 @pytest.fixture
@@ -91,14 +91,16 @@ def test_operations_are_counted_as_the_jobs_do_them():
     words = np.zeros((2, 16384), np.uint64)
     words[0, :100] = 0b111
     words[1, :FEW_ACCOUNTS] = (1 << 16) - 1
-    counter.count_agreeing(AgreeingJob(public, (), words))
+    atoms = np.full((2, 1, 16384), -1, np.int16)
+    atoms[0, 0, :5] = (0, 1, 1, 7, 7)
+    atoms[1, 0, :2] = (2, 3)
+    counter.sum_layers(LayersJob(public, (), words, atoms, 11, n_shared=1))
     assert counter.counts[MASK] == 3 + FEW_ACCOUNTS
-    assert counter.counts[ADD] == 3 + 16 * FEW_ACCOUNTS
-    atoms = np.full((1, 16384), -1, np.int16)
-    atoms[0, :5] = (0, 1, 1, 7, 7)
-    layer = Layer(0, b"", atoms)
-    counter.sum_layers(LayersJob(public, ((layer, layer), (layer,)), n_blocks=1, n_atoms=11))
-    assert counter.counts[FINAL_MASK] == 9
+    assert counter.counts[FINAL_MASK] == 3
+    assert counter.counts[ADD] == 3 + 16 * FEW_ACCOUNTS + 1
+    layers = [SharedLayer(b"", one) for one in atoms]
+    counter.sum_shared_layers(SharedLayersJob(public, (tuple(layers),), n_atoms=11))
+    assert counter.counts[FINAL_MASK] == 3 + 3 + 2
     products = [n for name, n in counter.counts.items() if "relinearise" in name]
     assert products == [2, 2, 2, 2]
 

@@ -27,13 +27,13 @@ from pv4fad.protocol.compare import (
     less_than,
 )
 from pv4fad.protocol.match import (
-    AgreeingJob,
-    Layer,
     LayersJob,
     PlanesJob,
-    count_agreeing,
+    SharedLayer,
+    SharedLayersJob,
     encrypt_planes,
     sum_layers,
+    sum_shared_layers,
 )
 from pv4fad.randomness import secret_residues
 
@@ -78,13 +78,14 @@ def test_measured_noise_of_the_match_circuit_stays_below_its_bound(modulus, monk
     )
     atoms = rng.integers(0, 2, (2, 1, ring.degree)).astype(np.int16)
     layers = []
-    for block, words in enumerate((first, second)):
+    for words, of_layer in zip((first, second), atoms, strict=True):
         planes = encrypt_planes(PlanesJob(keys.secret, words, LENGTH))
-        (agreeing,) = count_agreeing(AgreeingJob(keys.public, planes, words[np.newaxis]))
         record("planes", ring.load(planes[0], top))
+        job = LayersJob(keys.public, planes, words[np.newaxis], of_layer[np.newaxis], 2, n_shared=1)
+        (agreeing,) = sum_layers(job).agreeing
         record("agreeing ones", ring.load(agreeing, top))
-        layers.append(Layer(block, agreeing, atoms[block]))
-    for sums in sum_layers(LayersJob(keys.public, (tuple(layers),), n_blocks=2, n_atoms=2)):
+        layers.append(SharedLayer(agreeing, of_layer))
+    for sums in sum_shared_layers(SharedLayersJob(keys.public, (tuple(layers),), n_atoms=2)):
         for one in sums:
             record("indicators", ring.load(one, 2))
 

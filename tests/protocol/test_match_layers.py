@@ -7,21 +7,15 @@ from hypothesis import strategies as st
 
 from pv4fad.hashing.codewords import ConstantWeightCode
 from pv4fad.he.circuits import FEW_ACCOUNTS
-from pv4fad.he.keys import Decryptor, generate_keys
+from pv4fad.he.keys import Decryptor, Evaluator, generate_keys
+from pv4fad.he.pool import WorkerPool
 from pv4fad.he.ring import Ring, match_ring
-from pv4fad.protocol.match import (
-    AgreeingJob,
-    Layer,
-    LayersJob,
-    PlanesJob,
-    count_agreeing,
-    encrypt_planes,
-    share_polynomials,
-    sum_layers,
-)
+from pv4fad.parties.bank_match import MatchBlock, sum_blocks
+from pv4fad.protocol.match import PlanesJob, encrypt_planes, n_shared_layers
 
 T = 65537
 CODE = ConstantWeightCode()
+N_ATOMS = 4
 
 
 def layers_of(in_bin: np.ndarray) -> np.ndarray:
@@ -32,16 +26,15 @@ def layers_of(in_bin: np.ndarray) -> np.ndarray:
 loads = st.lists(st.integers(0, 6), min_size=4, max_size=4).map(np.array)
 
 
-@given(st.lists(loads, min_size=1, max_size=2))
-def test_layers_that_share_a_polynomial_meet_in_no_bin(in_bins):
-    words = [layers_of(in_bin) for in_bin in in_bins]
-    polynomials = share_polynomials(words)
-    shared = [layer for together in polynomials for layer in together]
-    assert sorted(shared) == [(b, i) for b, block in enumerate(words) for i in range(len(block))]
-    for together in polynomials:
-        assert sum(words[block][layer] for block, layer in together).max() <= 1
-    # No order of layers needs fewer: a bin's accounts in both blocks all meet the same account.
-    assert len(polynomials) == max(sum(in_bins).max(), *map(len, words))
+@given(loads, loads)
+def test_layers_that_share_a_polynomial_meet_in_no_bin(first_loads, second_loads):
+    first, second = layers_of(first_loads), layers_of(second_loads)
+    n = n_shared_layers(first, second)
+    for layer, other in zip(first[len(first) - n :], second[len(second) - n :][::-1], strict=True):
+        assert not (layer * other).any()
+    # No other order of layers needs fewer polynomials: a bin's accounts all need different ones.
+    n_polynomials = len(first) + len(second) - n
+    assert n_polynomials == max((first_loads + second_loads).max(), len(first), len(second))
 
 
 @pytest.fixture(scope="module")
@@ -49,50 +42,59 @@ def keys():
     return generate_keys(match_ring(T), relinearisation=True)
 
 
-def test_two_blocks_together_give_what_each_gives_alone(keys):
-    """Codewords that match, differ, or meet an empty bin; few accounts and many; two families."""
-    rng = np.random.default_rng(5)
-    ring = Ring.of(keys.public.ring)
-    blocks, expected, jobs = [], [], []
-    for _ in range(2):
-        in_bin = rng.poisson(1.0, ring.degree)
-        in_bin[in_bin.argmax()] += 1  # a last layer with one account
-        occupied = layers_of(in_bin)
-        words = CODE.encode(rng.integers(0, 2**64, occupied.size, np.uint64))
-        words = words.reshape(occupied.shape) * occupied
-        atoms = np.where(
-            occupied[:, np.newaxis] == 1, rng.integers(0, 2, (len(words), 2, ring.degree)), -1
-        )
-        atoms[:, 1] += 2 * (atoms[:, 1] >= 0)
-        # A third of the bins hold the account of some layer, a third another, a third none.
-        held = words[rng.integers(0, len(words), ring.degree), np.arange(ring.degree)]
-        held[1::3] = CODE.encode(rng.integers(0, 2**64, len(held[1::3]), np.uint64))
-        held[2::3] = 0
-        equal = (words == held) & (held != 0)
-        expected.append(
-            [((atoms == k).any(axis=1) & equal).sum(axis=0).astype(np.uint64) for k in range(4)]
-        )
-        planes = encrypt_planes(PlanesJob(keys.secret, held, CODE.length))
-        jobs.append(AgreeingJob(keys.public, planes, words))
-        blocks.append((words, atoms.astype(np.int16)))
-    assert any(0 < np.count_nonzero(words[-1]) <= FEW_ACCOUNTS for words, _ in blocks)
-    agreeing = [count_agreeing(job) for job in jobs]
-    polynomials = share_polynomials([words for words, _ in blocks])
-    assert len(polynomials) < sum(len(words) for words, _ in blocks)
-    sums = sum_layers(
-        LayersJob(
-            keys.public,
-            tuple(
-                tuple(Layer(b, agreeing[b][i], blocks[b][1][i]) for b, i in together)
-                for together in polynomials
-            ),
-            n_blocks=2,
-            n_atoms=4,
-        )
+def make_block(keys, rng: np.random.Generator) -> tuple[MatchBlock, np.ndarray]:
+    """A block and its I_k, (atoms, bins): bins that match, that do not, and empty ones."""
+    n_bins = keys.public.ring.degree
+    in_bin = rng.poisson(1.0, n_bins)
+    in_bin[in_bin.argmax()] += 1  # a last layer with one account
+    occupied = layers_of(in_bin)
+    words = CODE.encode(rng.integers(0, 2**64, occupied.size, np.uint64))
+    words = words.reshape(occupied.shape) * occupied
+    families = rng.integers(0, 2, (len(words), 2, n_bins)) + np.array([0, 2])[:, np.newaxis]
+    atoms = np.where(occupied[:, np.newaxis] == 1, families, -1).astype(np.int16)
+    held = words[rng.integers(0, len(words), n_bins), np.arange(n_bins)]
+    held[1::3] = CODE.encode(rng.integers(0, 2**64, len(held[1::3]), np.uint64))
+    held[2::3] = 0
+    equal = (words == held) & (held != 0)
+    truth = [((atoms == k).any(axis=1) & equal).sum(axis=0) for k in range(N_ATOMS)]
+    planes = encrypt_planes(PlanesJob(keys.secret, held, CODE.length))
+    return MatchBlock(planes, words, atoms), np.array(truth)
+
+
+def opened(keys, parts) -> np.ndarray:
+    """I_k of a block, (atoms, bins)."""
+    ring, evaluator, decryptor = (
+        Ring.of(keys.public.ring),
+        Evaluator(keys.public),
+        Decryptor(keys.secret),
     )
-    decryptor = Decryptor(keys.secret)
-    for got, wanted in zip(sums, expected, strict=True):
-        for one, truth in zip(got, wanted, strict=True):
-            opened = np.zeros_like(truth) if one is None else decryptor.decrypt(ring.load(one, 2))
-            assert np.array_equal(opened, truth)
-        assert sum(int(truth.sum()) for truth in wanted) > 1000
+    of_atoms = ([ring.load(one, 2) for one in atom if one] for atom in zip(*parts, strict=True))
+    return np.stack([decryptor.decrypt(evaluator.total(atom)) for atom in of_atoms])
+
+
+class FourParts(WorkerPool):
+    """Divides the work as among four workers, and does it here."""
+
+    def map(self, function, jobs):
+        return map(function, jobs)
+
+
+def test_one_block_or_two_in_any_number_of_parts_give_the_plain_join(keys):
+    rng = np.random.default_rng(5)
+    (first, first_truth), (second, second_truth) = (make_block(keys, rng) for _ in range(2))
+    assert n_shared_layers(first.words, second.words) >= 2
+    assert 0 < np.count_nonzero(first.words[-1]) <= FEW_ACCOUNTS
+    assert first_truth.sum() > 1000
+    (alone,) = sum_blocks(FourParts(4), keys.public, [first], N_ATOMS)
+    assert len(alone) == 4
+    assert np.array_equal(opened(keys, alone), first_truth)
+    together = sum_blocks(WorkerPool(0), keys.public, [first, second], N_ATOMS)
+    assert np.array_equal(opened(keys, together[0]), first_truth)
+    assert np.array_equal(opened(keys, together[1]), second_truth)
+
+
+def test_a_bank_without_accounts_has_nothing_to_add(keys):
+    n_bins = keys.public.ring.degree
+    empty = MatchBlock((), np.zeros((0, n_bins), np.uint64), np.zeros((0, 1, n_bins), np.int16))
+    sums = sum_blocks(WorkerPool(0), keys.public, [empty, empty], N_ATOMS)
+    assert sums == [[(None,) * N_ATOMS]] * 2

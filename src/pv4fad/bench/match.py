@@ -36,10 +36,10 @@ from pv4fad.protocol.match import (
     BlindJob,
     OpenJob,
     blind_indicators,
-    count_agreeing,
     encrypt_planes,
     open_indicators,
     sum_layers,
+    sum_shared_layers,
 )
 from pv4fad.protocol.messages import BlindedIndicators, EncryptedTable
 from pv4fad.protocol.parameters import RunParameters
@@ -50,8 +50,8 @@ HASH = "hash bank accounts"
 MESSAGES = "messages and stores"
 PHASES: Mapping[Callable[..., Any], str] = {
     encrypt_planes: "encrypt planes",
-    count_agreeing: "count agreeing ones",
-    sum_layers: "equality and atoms",
+    sum_layers: "layers of one block",
+    sum_shared_layers: "layers of two blocks",
     blind_indicators: "blind and sanitise",
     open_indicators: "open shares",
 }
@@ -114,8 +114,8 @@ def _watch(
 
     pool.taps = {
         encrypt_planes: lambda job, _: counter.encrypt_planes(job),
-        count_agreeing: lambda job, _: counter.count_agreeing(job),
         sum_layers: lambda job, _: counter.sum_layers(job),
+        sum_shared_layers: lambda job, _: counter.sum_shared_layers(job),
         blind_indicators: blinded,
         open_indicators: opened,
     }

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import poisson
 
 from pv4fad.bench.harness import Operation
@@ -32,11 +33,11 @@ from pv4fad.he.pool import WorkerPool
 from pv4fad.he.ring import Ring
 from pv4fad.he.sanitise import Flood, Sanitiser
 from pv4fad.protocol.match import (
-    AgreeingJob,
     BlindJob,
     LayersJob,
     OpenJob,
     PlanesJob,
+    SharedLayersJob,
     bit_plane,
 )
 from pv4fad.protocol.parameters import RunParameters
@@ -76,10 +77,12 @@ class OperationCounter:
     def encrypt_planes(self, job: PlanesJob) -> None:
         self.counts[ENCRYPT_PLANE] += job.code_length
 
-    def count_agreeing(self, job: AgreeingJob) -> None:
+    def sum_layers(self, job: LayersJob) -> None:
         for words in job.words:
             used = int(np.bitwise_or.reduce(words)).bit_count()
             self.layer(int(np.count_nonzero(words)), used)
+        for atoms in job.atoms[: len(job.atoms) - job.n_shared]:
+            self.polynomial(1, _n_masks(atoms))
 
     def layer(self, n_accounts: int, n_planes: int) -> None:
         """One layer that has so many accounts, and ones in so many planes."""
@@ -87,10 +90,9 @@ class OperationCounter:
         self.counts[MASK] += n_accounts if few else n_planes
         self.counts[ADD] += n_accounts * WEIGHT if few else n_planes
 
-    def sum_layers(self, job: LayersJob) -> None:
-        for layers in job.polynomials:
-            n_masks = sum(len(np.unique(one.atoms[one.atoms >= 0])) for one in layers)
-            self.polynomial(len(layers), n_masks)
+    def sum_shared_layers(self, job: SharedLayersJob) -> None:
+        for pair in job.pairs:
+            self.polynomial(len(pair), sum(_n_masks(layer.atoms) for layer in pair))
 
     def polynomial(self, n_layers: int, n_masks: int) -> None:
         """One polynomial (`he.equality`) for so many layers, and products with atom masks."""
@@ -122,6 +124,11 @@ class OperationCounter:
         """All of it, the costliest first."""
         operations = [Operation(name, n, unit_s[name]) for name, n in self.counts.items()]
         return tuple(sorted(operations, key=lambda one: -one.total_s))
+
+
+def _n_masks(atoms: NDArray[np.int16]) -> int:
+    """Atoms that some account has: the others cost nothing."""
+    return len(np.unique(atoms[atoms >= 0]))
 
 
 def expected_operations(parameters: RunParameters) -> OperationCounter:

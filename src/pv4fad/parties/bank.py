@@ -6,19 +6,18 @@ uniform.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import DataError, OrderError, ParameterError
-from pv4fad.he.circuits import LAYERS_PER_POLYNOMIAL
 from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
 from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.bank_match import BLOCKS_AT_ONCE, MatchBlock, sum_blocks
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY, BankScoring
 from pv4fad.parties.bank_table import BankRecords, BankTable
 from pv4fad.parties.epochs import enter_epoch
@@ -41,17 +40,7 @@ from pv4fad.privacy.noise import discrete_laplace, polya_share
 from pv4fad.privacy.pairwise import pairwise_mask, pairwise_seeds
 from pv4fad.protocol.count import AddUpJob, add_up
 from pv4fad.protocol.leaves import noisy_share
-from pv4fad.protocol.match import (
-    AgreeingJob,
-    BlindJob,
-    IndicatorSums,
-    Layer,
-    LayersJob,
-    blind_indicators,
-    count_agreeing,
-    share_polynomials,
-    sum_layers,
-)
+from pv4fad.protocol.match import BlindJob, blind_indicators
 from pv4fad.protocol.messages import (
     BankKeys,
     BlindedIndicators,
@@ -310,14 +299,20 @@ class Bank(Party):
         expect(len(message.planes) == len(blocks) * length, message, "wrong number of ciphertexts")
         public = self._pns_key(parameters, run)
         table = self._table(parameters, plan)
-        sums: list[tuple[IndicatorSums, ...]] = []
-        for first in range(0, len(blocks), LAYERS_PER_POLYNOMIAL):
-            some = slice(first, first + LAYERS_PER_POLYNOMIAL)
-            planes = message.planes[some.start * length : some.stop * length]
-            sums += self._indicators(parameters, public, table, blocks[some], planes)
+        work = [
+            MatchBlock(message.planes[i * length : (i + 1) * length], *table.layers(block))
+            for i, block in enumerate(blocks)
+        ]
+        sums = [
+            one
+            for first in range(0, len(work), BLOCKS_AT_ONCE)
+            for one in sum_blocks(
+                self.pool, public, work[first : first + BLOCKS_AT_ONCE], parameters.sizes.n_atoms
+            )
+        ]
         flood = parameters.bounds["match"].flood
         secret = SecretKey(parameters.share_ring, run.get("own secret key"))
-        blind_jobs = (BlindJob(public, secret, flood, one) for one in sums)
+        blind_jobs = (BlindJob(public, secret, flood, tuple(parts)) for parts in sums)
         indicators: list[bytes] = []
         shares: list[bytes] = []
         for one in self.pool.map(blind_indicators, blind_jobs):
@@ -329,43 +324,6 @@ class Bank(Party):
             run.put_stage(Counting(0) if parameters.purpose == "training" else Matched())
         address = self._address(PAYMENT_NETWORK, here, plan.table_id, chunk)
         return [BlindedIndicators(address, tuple(indicators), tuple(shares))]
-
-    def _indicators(
-        self,
-        parameters: RunParameters,
-        public: PublicKey,
-        table: BankTable,
-        blocks: Sequence[int],
-        planes: tuple[bytes, ...],
-    ) -> Iterable[tuple[IndicatorSums, ...]]:
-        """Step 2 of match for blocks that share polynomials: I_k of each block, in parts."""
-        length, n_workers = parameters.code.length, max(1, self.pool.n_workers)
-        layers = [table.layers(block) for block in blocks]
-        parts = max(1, n_workers // len(blocks))
-        agreeing_jobs = (
-            AgreeingJob(public, planes[i * length : (i + 1) * length], some)
-            for i, (words, _) in enumerate(layers)
-            for some in np.array_split(words, parts)
-        )
-        counted = list(self.pool.map(count_agreeing, agreeing_jobs))
-        agreeing = [
-            list(chain.from_iterable(counted[i * parts : (i + 1) * parts]))
-            for i in range(len(blocks))
-        ]
-        polynomials = [
-            tuple(Layer(i, agreeing[i][layer], layers[i][1][layer]) for i, layer in together)
-            for together in share_polynomials([words for words, _ in layers])
-        ]
-        layers_jobs = (
-            LayersJob(
-                public,
-                tuple(polynomials[part::n_workers]),
-                len(blocks),
-                parameters.sizes.n_atoms,
-            )
-            for part in range(n_workers)
-        )
-        return zip(*self.pool.map(sum_layers, layers_jobs), strict=True)
 
     def _require_same_records(self, run: RunRecords) -> None:
         """All blocks of a match must show one version of the accounts."""

@@ -22,7 +22,7 @@ Every function here is a worker's job: it takes and returns plain data, for one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -67,26 +67,44 @@ def encrypt_planes(job: PlanesJob) -> tuple[bytes, ...]:
 
 
 @dataclass(frozen=True)
-class AgreeingJob:
-    """Step 2, a = Σ_i …, for some layers of one block."""
+class LayersJob:
+    """Step 2 for some layers of one block, of which the last `n_shared` share polynomials."""
 
     public: PublicKey
     planes: tuple[bytes, ...] = field(repr=False)
     words: NDArray[np.uint64] = field(repr=False)  # (layers, bins): codewords, 0 where no account
+    atoms: NDArray[np.int16] = field(repr=False)  # (layers, families, bins): atoms, −1 if none
+    n_atoms: int
+    n_shared: int = 0
 
 
-def count_agreeing(job: AgreeingJob) -> tuple[bytes, ...]:
-    """Bank, step 2: E_S[2·agreeing ones] for each layer.  Stays at the bank, not sanitised."""
+@dataclass(frozen=True)
+class LayerSums:
+    """What step 2 yields for some layers.  Stays at the bank: nothing here is sanitised."""
+
+    sums: IndicatorSums = field(repr=False)  # over the layers that share no polynomial
+    agreeing: tuple[bytes, ...] = field(repr=False)  # E_S[2a] of each of the others
+
+
+def sum_layers(job: LayersJob) -> LayerSums:
+    """Bank, step 2: agreeing ones of each layer; f and I_k where that can be done at once."""
     evaluator = Evaluator(job.public)
     ring = evaluator.ring
     planes = [ring.load(plane, ring.parameters.n_data_primes) for plane in job.planes]
-    return tuple(ring.dump(_agreeing(evaluator, planes, words)) for words in job.words)
+    sums, agreeing = _Indicators(evaluator, job.n_atoms), []
+    for number, (words, atoms) in enumerate(zip(job.words, job.atoms, strict=True)):
+        ones = _agreeing(evaluator, planes, words)
+        if number < len(job.words) - job.n_shared:
+            sums.add(equality_polynomial(ring.plain_modulus).of(evaluator, ones), atoms)
+        else:
+            agreeing.append(ring.dump(ones))
+    return LayerSums(sums.dump(), tuple(agreeing))
 
 
 def _agreeing(
     evaluator: Evaluator, planes: list[Ciphertext], words: NDArray[np.uint64]
 ) -> Ciphertext:
-    """E[2·agreeing ones] for one layer with at least one account; 0 in its empty bins."""
+    """E[2a] for one layer with at least one account; 0 in its empty bins."""
     bins = np.flatnonzero(words)
     terms: Iterable[tuple[Ciphertext, NDArray[np.uint64]]]
     if len(bins) <= FEW_ACCOUNTS:
@@ -106,65 +124,67 @@ def _only(position: np.int64, n_bins: int) -> NDArray[np.uint64]:
     return mask
 
 
-def share_polynomials(
-    words: Sequence[NDArray[np.uint64]],
-) -> list[tuple[tuple[int, int], ...]]:
-    """Which layers of one or two blocks, as (block, layer), go through one polynomial together.
+def n_shared_layers(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
+    """How many polynomials the layers (layers, bins) of two blocks can share.
 
-    Layer l has an account only where a bin has more than l.  If no bin's accounts in both blocks
-    together exceed P, then layer l of the first and layer P−1−l of the second meet in no bin.
+    Layer l has an account only where a bin has more than l.  If no bin has more than P accounts
+    in both blocks together, then layer l of the first and layer P−1−l of the second meet in no
+    bin.  So their last layers pair up: the last with the first of those, and so on.
     """
-    in_bin = [np.count_nonzero(block, axis=0) for block in words]
-    n_polynomials = int(max(sum(in_bin).max(), *map(len, words)))
-    return [
-        tuple(
-            (block, layer)
-            for block, layer in enumerate((number, n_polynomials - 1 - number)[: len(words)])
-            if layer < len(words[block])
-        )
-        for number in range(n_polynomials)
-    ]
+    in_bin = np.count_nonzero(first, axis=0) + np.count_nonzero(second, axis=0)
+    n_polynomials = max(int(in_bin.max()), len(first), len(second))
+    return len(first) + len(second) - n_polynomials
 
 
 @dataclass(frozen=True)
-class Layer:
-    """One layer of one block, on its way through the polynomial."""
+class SharedLayer:
+    """A layer of one block on its way through a polynomial that it shares."""
 
-    block: int  # which of the job's blocks
-    agreeing: bytes = field(repr=False)
-    atoms: NDArray[np.int16] = field(repr=False)  # (families, bins): atoms, −1 where no account
+    agreeing: bytes = field(repr=False)  # E_S[2a]
+    atoms: NDArray[np.int16] = field(repr=False)  # (families, bins)
 
 
 @dataclass(frozen=True)
-class LayersJob:
-    """Step 2, e = f(a) and I_k, for some polynomials; the layers of each meet in no bin."""
+class SharedLayersJob:
+    """Step 2 for pairs of layers, one of each of two blocks, that meet in no bin."""
 
     public: PublicKey
-    polynomials: tuple[tuple[Layer, ...], ...]
-    n_blocks: int
+    pairs: tuple[tuple[SharedLayer, SharedLayer], ...]
     n_atoms: int
 
 
-def sum_layers(job: LayersJob) -> tuple[IndicatorSums, ...]:
-    """Bank, step 2: I_k over these layers for each block.  Stays at the bank, not sanitised."""
+def sum_shared_layers(job: SharedLayersJob) -> tuple[IndicatorSums, IndicatorSums]:
+    """Bank, step 2: I_k over these layers for each of the two blocks.  Stays at the bank."""
     evaluator = Evaluator(job.public)
     ring = evaluator.ring
     top = ring.parameters.n_data_primes
-    polynomial = equality_polynomial(ring.plain_modulus)
-    # The polynomial gives a constant where all ones agree; the atom masks bring it to 1.
-    scale = np.uint64(pow(polynomial.at_match, -1, ring.plain_modulus))
-    indicators: list[list[Ciphertext | None]] = [[None] * job.n_atoms for _ in range(job.n_blocks)]
-    for layers in job.polynomials:
-        agreeing = evaluator.total([ring.load(layer.agreeing, top) for layer in layers])
-        equal = polynomial.of(evaluator, agreeing)
-        for layer in layers:
-            sums = indicators[layer.block]
-            for k in range(job.n_atoms):
-                mask = (layer.atoms == k).any(axis=0) * scale
-                sums[k] = evaluator.add_products(sums[k], [(equal, mask)])
-    return tuple(
-        tuple(None if one is None else ring.dump(one) for one in sums) for sums in indicators
-    )
+    sums = _Indicators(evaluator, job.n_atoms), _Indicators(evaluator, job.n_atoms)
+    for pair in job.pairs:
+        ones = evaluator.total([ring.load(layer.agreeing, top) for layer in pair])
+        equal = equality_polynomial(ring.plain_modulus).of(evaluator, ones)
+        for of_block, layer in zip(sums, pair, strict=True):
+            of_block.add(equal, layer.atoms)
+    return sums[0].dump(), sums[1].dump()
+
+
+class _Indicators:
+    """E_S[I_k] of a block, layer after layer."""
+
+    def __init__(self, evaluator: Evaluator, n_atoms: int) -> None:
+        self._evaluator = evaluator
+        self._sums: list[Ciphertext | None] = [None] * n_atoms
+        modulus = evaluator.ring.plain_modulus
+        # The polynomial gives a constant where all ones agree; the atom masks bring it to 1.
+        self._scale = np.uint64(pow(equality_polynomial(modulus).at_match, -1, modulus))
+
+    def add(self, equal: Ciphertext, atoms: NDArray[np.int16]) -> None:
+        """I_k += e·[the layer's account has atom k]."""
+        for k, before in enumerate(self._sums):
+            mask = (atoms == k).any(axis=0) * self._scale
+            self._sums[k] = self._evaluator.add_products(before, [(equal, mask)])
+
+    def dump(self) -> IndicatorSums:
+        return tuple(one if one is None else self._evaluator.ring.dump(one) for one in self._sums)
 
 
 @dataclass(frozen=True)

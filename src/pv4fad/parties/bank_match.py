@@ -1,0 +1,82 @@
+"""A bank in the match, step 2 (protocol.md §3.3): jobs for a block or two, and what they add up to.
+
+Every block goes to as many workers as it can keep busy.  What its last layers share with those of
+the other block comes after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.he.circuits import LAYERS_PER_POLYNOMIAL
+from pv4fad.he.keys import PublicKey
+from pv4fad.he.pool import WorkerPool
+from pv4fad.protocol.match import (
+    IndicatorSums,
+    LayersJob,
+    SharedLayer,
+    SharedLayersJob,
+    n_shared_layers,
+    sum_layers,
+    sum_shared_layers,
+)
+
+BLOCKS_AT_ONCE = LAYERS_PER_POLYNOMIAL  # one layer of each
+
+
+@dataclass(frozen=True)
+class MatchBlock:
+    """The planes of one block, and the bank's accounts in its bins."""
+
+    planes: tuple[bytes, ...] = field(repr=False)
+    words: NDArray[np.uint64] = field(repr=False)  # (layers, bins)
+    atoms: NDArray[np.int16] = field(repr=False)  # (layers, families, bins)
+
+
+def sum_blocks(
+    pool: WorkerPool, public: PublicKey, blocks: Sequence[MatchBlock], n_atoms: int
+) -> list[list[IndicatorSums]]:
+    """I_k of each of one or two blocks, in parts."""
+    n_workers = max(1, pool.n_workers)
+    n_shared = n_shared_layers(*(block.words for block in blocks)) if len(blocks) > 1 else 0
+    parts = max(1, n_workers // len(blocks))
+    jobs = (
+        LayersJob(public, block.planes, block.words[some], block.atoms[some], n_atoms, n_last)
+        for block in blocks
+        for some, n_last in _in_parts(len(block.words), n_shared, parts)
+    )
+    done = list(pool.map(sum_layers, jobs))
+    of_block = [done[i * parts : (i + 1) * parts] for i in range(len(blocks))]
+    sums = [[one.sums for one in mine] for mine in of_block]
+    if n_shared:
+        first, second = (
+            [
+                SharedLayer(*layer)
+                for layer in zip(
+                    chain.from_iterable(one.agreeing for one in mine),
+                    block.atoms[-n_shared:],
+                    strict=True,
+                )
+            ]
+            for mine, block in zip(of_block, blocks, strict=True)
+        )
+        pairs = list(zip(first, reversed(second), strict=True))
+        shared_jobs = (
+            SharedLayersJob(public, tuple(pairs[part::n_workers]), n_atoms)
+            for part in range(min(n_workers, n_shared))
+        )
+        for both in pool.map(sum_shared_layers, shared_jobs):
+            for mine, one in zip(sums, both, strict=True):
+                mine.append(one)
+    return sums
+
+
+def _in_parts(n_layers: int, n_shared: int, parts: int) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """The layers of each part, and how many of its last ones are shared."""
+    for some in np.array_split(np.arange(n_layers), parts):
+        yield some, int((some >= n_layers - n_shared).sum())

@@ -310,8 +310,10 @@ class PaymentNetwork(Party):
             case Running(answered), BlindedIndicators() | Receipt():
                 return self._advance(message, run, answered, tx)
             case Running(answered), BlindedSums():
+                acknowledge_previous(run, tx, AGGREGATOR, message)
                 return self._begin_comparison(message, run, answered)
             case Comparing(done), SharedLabels():
+                acknowledge_previous(run, tx, AGGREGATOR, message)
                 return self._keep_label_share(message, run, done)
             case (
                 Scoring() as stage,

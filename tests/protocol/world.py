@@ -229,6 +229,7 @@ def make_world(
                 records=records[bank],
                 identity=identities[name],
                 signing_keys=signing_keys,
+                honest_banks=honest_banks,
                 layers_per_day=layers_per_day,
             )
         )
@@ -274,7 +275,7 @@ def scoring_input(world: World, case: Case) -> ScoringInput:
     bic_of = {UNKNOWN: None, OUTSIDER: OUTSIDER_BIC} | dict(enumerate(BICS))
     used, key_of = np.unique(case.accounts.key_of, return_inverse=True)
     keys = [(bic_of[case.keys[k][0]], bare_id(case.keys[k][1])) for k in used]
-    return ScoringInput(case.codes, keys, key_of.reshape(-1, 2))
+    return ScoringInput(case.codes, keys, key_of.reshape(-1, 2), layers_at_once=2)
 
 
 def match_accounts(world: World, keys, *, replace: bool) -> None:

@@ -76,8 +76,7 @@ def main() -> None:
     except Pv4fadError as error:
         fail(escape(str(error)), 1)
     except click.ClickException as error:
-        error.show()
-        raise SystemExit(2) from None
+        fail(escape(error.format_message()), 2)
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted", 130)
     except OSError as error:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
 from pv4fad.cli.phases import cost_table, phase_display
+from pv4fad.errors import WorkerError
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.partition import account_split
 from pv4fad.runs.rematching import match_anew
@@ -78,7 +79,7 @@ def rematch(
             done = match_anew(
                 split, target, site, records_may_differ=records_may_differ, report=report
             )
-    except KeyboardInterrupt:
+    except (WorkerError, KeyboardInterrupt):
         err.print("Not finished; the same command carries on where it was.", soft_wrap=True)
         raise
     if as_json:

@@ -11,13 +11,15 @@ from rich.markup import escape
 from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
 from pv4fad.cli.phases import cost_table, phase_display
+from pv4fad.errors import BudgetError, WorkerError
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.runs.document import SCORING_IS_OUTSIDE
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.partition import scoring_splits
 from pv4fad.runs.predictions import require_new_file
-from pv4fad.runs.scoring import DEFAULT_BATCH, Scored, score
+from pv4fad.runs.scoring import Scored, score
 from pv4fad.runs.scoring_meter import SCORING_PHASES
+from pv4fad.runs.scoring_rows import Batching
 from pv4fad.runs.site import Site
 
 _SEALED = (
@@ -44,7 +46,14 @@ def command(
     ] = False,
     batch: Annotated[
         int, typer.Option(help="Transactions per batch; the result does not depend on it.")
-    ] = DEFAULT_BATCH,
+    ] = Batching.transactions,
+    layers: Annotated[
+        int,
+        typer.Option(
+            help="Banks are asked for a multiple of so many layers: what they see of how many"
+            " transactions an account has."
+        ),
+    ] = Batching.layers,
     bank_layers_per_day: Annotated[
         int,
         typer.Option(help="Layers that every bank answers per table and day (a bank's own limit)."),
@@ -66,6 +75,7 @@ def command(
     target = RunFolder(run)
     target.require_finished()
     require_new_file(predictions)
+    batching = Batching(batch, layers)
     splits = scoring_splits(folder, scenario)
     site = Site(
         federation_passphrase(key_file), workers=workers, layers_per_day=bank_layers_per_day
@@ -77,11 +87,11 @@ def command(
                 target,
                 predictions,
                 site,
-                batch_size=batch,
+                batching=batching,
                 details=details,
                 report=report,
             )
-    except BaseException:
+    except (BudgetError, WorkerError, KeyboardInterrupt):
         err.print("Not finished; the same command carries on where it was.", soft_wrap=True)
         raise
     if as_json:

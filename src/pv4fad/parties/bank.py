@@ -52,7 +52,7 @@ from pv4fad.protocol.messages import (
     Roster,
     RunProposal,
 )
-from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
+from pv4fad.protocol.parameters import RunParameters, TablePlan, digest_of, table_epoch
 from pv4fad.protocol.scoring_messages import (
     BlindedSetShares,
     LabelRequest,
@@ -127,12 +127,14 @@ class Bank(Party):
         records: BankRecords,
         identity: Identity,
         signing_keys: Mapping[str, bytes],
+        honest_banks: int = 1,
         layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
     ) -> None:
         """`signing_keys`: the Ed25519 key of every bank, known from elsewhere than the run."""
         super().__init__(name, store, pool)
         self._records = records
         self._identity = identity
+        self._honest_banks = honest_banks
         self._signing_keys = dict(signing_keys)
         self._scoring = BankScoring(name, pool, identity.pairwise, layers_per_day)
         self._tables: dict[tuple[str, str], BankTable] = {}
@@ -187,6 +189,11 @@ class Bank(Party):
     def _join(self, message: RunProposal, run: RunRecords, tx: Transaction) -> Iterable[Message]:
         parameters = self._checked_parameters(message)
         expect(parameters.purpose == "training", message, "a match without a model to score")
+        if parameters.noise == "distributed" and parameters.honest_banks > self._honest_banks:
+            raise ParameterError(
+                f"honest_banks = {parameters.honest_banks}: {self.name} relies on "
+                f"{self._honest_banks}, itself included, and would add too little noise"
+            )
         # Better refused now than after the match; nothing is spent before the release.
         require_affordable(tx, self._expense(parameters))
         keys = generate_keys(parameters.share_ring, relinearisation=False)
@@ -383,8 +390,10 @@ class Bank(Party):
         spend(tx, self._expense(parameters))
         n, t = parameters.sizes.n_sums, parameters.plain_modulus
         others = {name: bytes.fromhex(key) for name, key in run.get_json("others").items()}
+        # Banks that were told different parameters mask differently, and their sum is noise.
+        context = b"noisy sums " + digest_of(parameters)
         mask = pairwise_mask(
-            self._identity.pairwise, others, parameters.run_id, b"noisy sums", modulus=t, n=n
+            self._identity.pairwise, others, parameters.run_id, context, modulus=t, n=n
         )
         residues = noisy_share(self._noise(parameters), run.get_arrays("sums")["q"], mask, t)
         return NoisySums(self._address(AGGREGATOR, message.address), residues)
@@ -399,12 +408,15 @@ class Bank(Party):
         return polya_share(epsilon, parameters.sensitivity, parameters.honest_banks, n)
 
     def _expense(self, parameters: RunParameters) -> Expense:
+        noise: str = parameters.noise
+        if noise == "distributed":
+            noise += f", {parameters.honest_banks} of {len(parameters.banks)} banks honest"
         return Expense(
             run_id=parameters.run_id,
             epsilon=parameters.exact_epsilon,
             sensitivity=parameters.sensitivity,
             unit=UNIT,
-            noise=parameters.noise,
+            noise=noise,
             account_file=self._records.fingerprint,
             time=datetime.now(UTC),
         )

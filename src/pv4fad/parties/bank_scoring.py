@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.errors import BudgetError
+from pv4fad.errors import BudgetError, OrderError
 from pv4fad.he.keys import SecretKey
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.party import (
@@ -27,7 +27,7 @@ from pv4fad.parties.party import (
 )
 from pv4fad.privacy.pairwise import PairwiseKey, pairwise_mask
 from pv4fad.protocol.messages import Receipt
-from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
+from pv4fad.protocol.parameters import RunParameters, TablePlan, digest_of, table_epoch
 from pv4fad.protocol.score import (
     LabelsJob,
     OpenSetsJob,
@@ -123,7 +123,10 @@ class BankScoring:
         secret = secret_key(records, parameters)
         opened: NDArray[np.uint32] = np.zeros((n_blocks, 0, 0), np.uint32)
         if parameters.mode == "sealed":
-            opened = records.get_arrays(f"opened sets/{plan.table_id}")["v"]
+            stored = records.find_arrays(f"opened sets/{plan.table_id}")
+            if stored is None:
+                raise OrderError(f"table {plan.table_id}: the shares of its sets come first")
+            opened = stored["v"]
         queries = [
             tuple(
                 message.ciphertexts[start : start + per_slot]
@@ -141,7 +144,8 @@ class BankScoring:
         # Of a broadcast table nobody may see which bank answered: only the sum leaves.
         others = {n: bytes.fromhex(key) for n, key in training.get_json("others").items()}
         t, run_id = parameters.plain_modulus, parameters.run_id
-        context = f"score {message_id(message).rsplit('/', 1)[0]}".encode()
+        # Banks that were told different parameters mask differently, and their sum is noise.
+        context = f"score {message_id(message).rsplit('/', 1)[0]} ".encode() + digest_of(parameters)
         mask = pairwise_mask(self.pairwise, others, run_id, context, modulus=t, n=len(residues))
         masked = ScoreReply(
             _reply(message.address, AGGREGATOR),
@@ -150,20 +154,23 @@ class BankScoring:
         return [masked, Receipt(_reply(message.address), message_id(message))]
 
     def _count_layers(self, message: ScoreQuery, plan: TablePlan, training: RunRecords) -> None:
-        day = self.now().date().isoformat()
-        # One count for a table and all that replace or extend it: an account can be in any of them.
-        table = plan.table_id.partition("@")[0]
-        name = f"layers answered/{table}"
-        answered = training.find_json(name, {})
-        total = answered.get(day, 0) + message.n_layers
-        if total > self.layers_per_day:
+        # One count for all routed tables of all runs, and one for all broadcast ones: an account
+        # can be in any of them, and the payment network names and multiplies tables as it likes.
+        kind = "broadcast" if plan.broadcast else "routed"
+        counts = training.of_all_runs()
+        noted = counts.find_json(f"layers answered/{kind}", {"day": "", "layers": 0})
+        # A clock that was set back does not start a new day.
+        day = max(self.now().date().isoformat(), noted["day"])
+        answered = noted["layers"] if day == noted["day"] else 0
+        if answered + message.n_layers > self.layers_per_day:
             raise BudgetError(
                 f"{self.name} answers at most {self.layers_per_day} layers per table and day; of "
-                f"table {table} it has answered {answered.get(day, 0)}, and is asked for "
+                f"its {kind} table it has answered {answered}, and is asked for "
                 f"{message.n_layers} more: go on tomorrow (UTC), or have the bank raise its limit"
             )
-        training.put_json(name, {day: total})
-        log.info("%s, table %s: %d layers answered today", self.name, table, total)
+        total = answered + message.n_layers
+        counts.put_json(f"layers answered/{kind}", {"day": day, "layers": total})
+        log.info("%s, %s table: %d layers answered today", self.name, kind, total)
 
     def _table(
         self, message: Message, training: RunRecords

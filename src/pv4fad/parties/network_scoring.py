@@ -93,7 +93,7 @@ class NetworkScoring:
         """Lay out a batch and ask the first banks."""
         tables = Tables(training)
         slots = tables.slots(data)
-        n_layers = padded_layers(int(slots.layer.max(initial=0)) + 1)
+        n_layers = padded_layers(int(slots.layer.max(initial=0)) + 1, data.layers_at_once)
         batch.put_arrays("codes", codes=data.codes)
         batch.put_arrays(
             "slots",
@@ -343,6 +343,7 @@ class NetworkScoring:
         plan = tables.plan(here.table_id)
         expect(plan.broadcast == (here.sender == AGGREGATOR), message, "not from the right party")
         layers = tables.scoring(plan).layer_chunks(plan, batch.get_json("plan")["n_layers"])
+        expect(here.index < len(layers), message, "there are not so many layers")
         shape = (len(layers[here.index]), plan.layout.n_bins)
         t = tables.parameters(plan).plain_modulus
         expect_residues(message, message.residues, shape[0] * shape[1], t)

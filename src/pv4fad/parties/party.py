@@ -90,6 +90,12 @@ class RunRecords:
         """The records of another epoch of the same run."""
         return RunRecords(self._tx, self._run_id, epoch)
 
+    def of_all_runs(self) -> RunRecords:
+        """The party's records that belong to no run."""
+        records = RunRecords(self._tx, self._run_id)
+        records._prefix = "all runs/"
+        return records
+
     def epochs(self) -> set[int]:
         """The epochs of this run after training that have records."""
         prefix = f"run/{self._run_id}/epoch/"

@@ -487,6 +487,7 @@ class PaymentNetwork(Party):
             return [self._digits(parameters, run, block + 1, message.address)]
         shares = [run.get_arrays(f"label share/{i}")["p"] for i in range(parameters.n_leaf_blocks)]
         run.put_arrays("label share", p=np.concatenate(shares)[: parameters.sizes.n_leaves])
+        run.delete("masked leaves")
         run.put_stage(Trained() if parameters.mode == "sealed" else Revealing())
         return []
 

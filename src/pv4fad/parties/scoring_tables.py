@@ -28,6 +28,8 @@ class ScoringInput:
     codes: NDArray[np.int32] = field(repr=False)  # (transactions, trees), as of Forest.route
     keys: Sequence[AccountKey] = field(repr=False)
     key_of: NDArray[np.int64] = field(repr=False)  # (transactions, 2): numbers into `keys`
+    layers_at_once: int = 15
+    """Public: banks are asked for a multiple of so many layers, however few a batch needs."""
 
 
 @dataclass(frozen=True)

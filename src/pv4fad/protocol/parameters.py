@@ -7,6 +7,7 @@ data beyond the declared, padded numbers of accounts.
 
 from __future__ import annotations
 
+import hashlib
 from functools import cached_property
 from math import ceil, log, log2
 from typing import Annotated, Literal
@@ -344,6 +345,11 @@ class RunParameters(ValidatedModel):
             if plan.table_id == table_id:
                 return plan
         raise ParameterError(f"there is no table {table_id!r} in run {self.run_id}")
+
+
+def digest_of(parameters: RunParameters) -> bytes:
+    """What two parties compare, or mix into what they share, to have the same parameters."""
+    return hashlib.sha256(parameters.model_dump_json().encode()).digest()
 
 
 def table_epoch(table_id: str) -> int:

@@ -47,7 +47,6 @@ class ScoringPlan:
         return [range(i, min(i + step, sizes.n_leaves)) for i in range(0, sizes.n_leaves, step)]
 
 
-def padded_layers(n_layers: int) -> int:
-    """The public number of layers: 1 to 8, then a round number at most a quarter above."""
-    step = 1 << max(0, n_layers.bit_length() - 3)
-    return -(-n_layers // step) * step
+def padded_layers(n_layers: int, at_once: int) -> int:
+    """The number of layers that is asked for: a multiple of the public `at_once`."""
+    return -(-n_layers // at_once) * at_once

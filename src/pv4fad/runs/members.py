@@ -35,13 +35,15 @@ def assemble(
     records: Mapping[str, BankRecords],
     pool: WorkerPool,
     *,
-    first_limit: Epsilon,
+    first_limit: Epsilon | None,
+    honest_banks: int = 1,
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
 ) -> Federation:
     """All parties, ready to run.
 
-    `first_limit`: the ε allowed by a bank that has no limit yet.  `layers_per_day`: how many
-    scoring layers each bank answers per table and day.
+    `first_limit`: the ε allowed by a bank that has no limit yet; None sets none, and such a bank
+    spends nothing.  `honest_banks`: how many banks each bank relies on, itself included.
+    `layers_per_day`: how many scoring layers each bank answers per table and day.
     """
     identities = {bank: _settled(stores[bank], first_limit) for bank in records}
     signing_keys = {bank: one.public().signing_key for bank, one in identities.items()}
@@ -53,6 +55,7 @@ def assemble(
             records=records[bank],
             identity=identities[bank],
             signing_keys=signing_keys,
+            honest_banks=honest_banks,
             layers_per_day=layers_per_day,
         )
         for bank in records
@@ -64,7 +67,7 @@ def assemble(
     )
 
 
-def _settled(store: Store, first_limit: Epsilon) -> Identity:
+def _settled(store: Store, first_limit: Epsilon | None) -> Identity:
     """A bank's keys; its store gets what a new one lacks."""
     with store.transaction() as tx:
         stored = tx.get(_IDENTITY)
@@ -73,6 +76,6 @@ def _settled(store: Store, first_limit: Epsilon) -> Identity:
         else:
             identity = Identity.generate(store.party)
             tx.put(_IDENTITY, identity.to_bytes())
-        if read_ledger(tx).limit is None:
+        if first_limit is not None and read_ledger(tx).limit is None:
             set_limit(tx, first_limit, datetime.now(UTC))
     return identity

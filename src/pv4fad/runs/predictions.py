@@ -98,7 +98,10 @@ def require_new_file(path: Path) -> None:
 def write_predictions(path: Path, table: pl.DataFrame) -> None:
     """All of it or nothing."""
     new = path.parent / f".{path.name}.new"
-    with new.open("wb") as file:
+    new.unlink(missing_ok=True)  # of a run that was killed here
+    # Votes follow from flags: for the eyes of the owner only, like the stores.
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
         table.write_csv(file)
         file.flush()
         os.fsync(file.fileno())

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pv4fad.data.challenge import read_partition
 from pv4fad.data.loading import load_transactions
-from pv4fad.errors import DataError, ParameterError
+from pv4fad.errors import DataError
 from pv4fad.forest.structure import Forest
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.scoring_tables import stored_forest
@@ -38,11 +38,9 @@ from pv4fad.runs.predictions import (
     write_predictions,
 )
 from pv4fad.runs.prepare import bank_directory, bank_records, fingerprint
-from pv4fad.runs.scoring_rows import scoring_rows
+from pv4fad.runs.scoring_rows import Batching, scoring_rows
 from pv4fad.runs.site import Site, load_banks, members
 from pv4fad.runs.trained_run import TrainedRun
-
-DEFAULT_BATCH = 200_000
 
 
 @dataclass(frozen=True)
@@ -62,13 +60,11 @@ def score(
     out: Path,
     site: Site,
     *,
-    batch_size: int = DEFAULT_BATCH,
+    batching: Batching,
     details: bool = False,
     report: Report = lambda _: None,
 ) -> Scored:
     """Score the second split; the first must be the one that the run was trained on."""
-    if batch_size < 1:
-        raise ParameterError(f"batch {batch_size}: give at least 1 transaction per batch")
     document = folder.require_finished()
     require_new_file(out)
     started = time.monotonic()
@@ -87,7 +83,7 @@ def score(
         prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
         report(Progress(prepared, total=0, under_way=False))
         run = TrainedRun(federation, parameters, bank_directory(accounts), report)
-        sides = run.votes(rows, batch_size)
+        sides = run.votes(rows, batching)
         table = prediction_table(
             rows, sides, forest, green_labels, mode=parameters.mode, details=details
         )

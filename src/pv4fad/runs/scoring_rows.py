@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pv4fad.data.features import compute_features
 from pv4fad.data.routing import route
 from pv4fad.data.schema import LABEL
+from pv4fad.errors import ParameterError
 from pv4fad.forest.structure import Forest
 from pv4fad.parties.scoring_tables import ScoringInput
 from pv4fad.protocol.tables import AccountKey
@@ -20,6 +21,22 @@ from pv4fad.runs.prepare import account_index, fingerprint
 _ROUTING_COLUMNS = (
     "MessageId", "UETR", "Timestamp", "Sender", "Receiver", "OrderingAccount", "BeneficiaryAccount",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How transactions are put to the banks.  Time and memory depend on it, votes do not."""
+
+    transactions: int = 200_000
+    """In one batch."""
+    layers: int = 15
+    """Public: banks are asked for a multiple of so many layers, however few a batch needs."""
+
+    def __post_init__(self) -> None:
+        if self.transactions < 1:
+            raise ParameterError(f"batch {self.transactions}: give at least 1 transaction")
+        if self.layers < 1:
+            raise ParameterError(f"layers {self.layers}: give at least 1")
 
 
 @dataclass(frozen=True)
@@ -36,11 +53,11 @@ class ScoringRows:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def batch(self, rows: slice) -> ScoringInput:
-        """Some of the transactions."""
+    def batch(self, rows: slice, layers: int) -> ScoringInput:
+        """Some of the transactions, in a multiple of so many layers."""
         used, key_of = np.unique(self.key_of[rows], return_inverse=True)
         keys = [self.keys[key] for key in used]
-        return ScoringInput(self.codes[rows], keys, key_of.reshape(-1, 2))
+        return ScoringInput(self.codes[rows], keys, key_of.reshape(-1, 2), layers)
 
 
 def scoring_rows(transactions: pl.DataFrame, history: pl.DataFrame, forest: Forest) -> ScoringRows:

@@ -28,8 +28,8 @@ class Site:
     """Where a federation of one machine runs: one passphrase for all its stores."""
 
     passphrase: Passphrase
-    first_limit: Epsilon = "none"
-    """The ε that a bank without a limit allows."""
+    first_limit: Epsilon | None = None
+    """The ε that a bank without a limit allows; None: nothing."""
     workers: int | None = None
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY
     """How many scoring layers each bank answers per table and day."""
@@ -37,7 +37,12 @@ class Site:
 
 @contextmanager
 def members(
-    folder: RunFolder, records: Mapping[str, BankRecords], site: Site, *, create: bool = False
+    folder: RunFolder,
+    records: Mapping[str, BankRecords],
+    site: Site,
+    *,
+    create: bool = False,
+    honest_banks: int = 1,
 ) -> Iterator[Federation]:
     """The parties of a run with their stores and worker processes."""
     with (
@@ -49,6 +54,7 @@ def members(
             records,
             pool,
             first_limit=site.first_limit,
+            honest_banks=honest_banks,
             layers_per_day=site.layers_per_day,
         )
 

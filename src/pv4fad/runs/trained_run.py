@@ -15,12 +15,13 @@ from pv4fad.errors import DataError
 from pv4fad.federation import Federation, match_parameters
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.party import RunRecords
+from pv4fad.parties.scoring_tables import ScoringInput
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.tables import AccountKey, assign_tables
 from pv4fad.runs.meter import Report
 from pv4fad.runs.scoring_job import JobNotes, ScoringJob
 from pv4fad.runs.scoring_meter import MATCH, SCORE, ScoringMeter, messages_of_match
-from pv4fad.runs.scoring_rows import ScoringRows
+from pv4fad.runs.scoring_rows import Batching, ScoringRows
 
 
 class TrainedRun:
@@ -46,7 +47,7 @@ class TrainedRun:
 
     # Scoring.
 
-    def votes(self, rows: ScoringRows, batch_size: int) -> NDArray[np.int64]:
+    def votes(self, rows: ScoringRows, batching: Batching) -> NDArray[np.int64]:
         """The vote total of each side of each transaction, (transactions, 2).
 
         The results stay with the payment network until `finish_scoring`.
@@ -54,12 +55,12 @@ class TrainedRun:
         self.require_same_accounts()
         self._carry_on()
         self._notes.write_renewal(None)
-        job = self._match_new_accounts(rows, self._job(rows, batch_size))
+        job = self._match_new_accounts(rows, self._job(rows, batching))
         starts = range(0, len(rows), job.batch_size)
         parts = [np.zeros((0, 2), np.int64)]
         for number, start in enumerate(starts):
-            some = slice(start, start + job.batch_size)
-            job, votes = self._score(rows, some, job, number, n_left=len(starts) - number)
+            data = rows.batch(slice(start, start + job.batch_size), batching.layers)
+            job, votes = self._score(data, job, number, n_left=len(starts) - number)
             parts.append(votes)
         self.meter.stop()
         return np.concatenate(parts)
@@ -68,13 +69,14 @@ class TrainedRun:
         """The results are in safe hands: the payment network forgets them."""
         self._notes.clear()
 
-    def _job(self, rows: ScoringRows, batch_size: int) -> ScoringJob:
+    def _job(self, rows: ScoringRows, batching: Batching) -> ScoringJob:
         """The scoring of these transactions that was interrupted, or a new one."""
         job = self._notes.read()
         if job is not None and job.transactions == rows.fingerprint:
             return job
         self._drop_job()
-        return self._notes.write(ScoringJob(transactions=rows.fingerprint, batch_size=batch_size))
+        job = ScoringJob(transactions=rows.fingerprint, batch_size=batching.transactions)
+        return self._notes.write(job)
 
     def _drop_job(self) -> None:
         job = self._notes.read()
@@ -96,7 +98,7 @@ class TrainedRun:
         return job
 
     def _score(
-        self, rows: ScoringRows, some: slice, job: ScoringJob, number: int, n_left: int
+        self, data: ScoringInput, job: ScoringJob, number: int, n_left: int
     ) -> tuple[ScoringJob, NDArray[np.int64]]:
         """One batch, or as much of it as is left to do."""
         run_id, network = self._run_id, self._network
@@ -107,7 +109,7 @@ class TrainedRun:
                 epoch = network.next_epoch(run_id)
                 job = job.model_copy(update={"batches": (*job.batches[:number], epoch)})
                 self._notes.write(job)
-                _, queries = network.score(run_id, rows.batch(some))
+                _, queries = network.score(run_id, data)
                 size = network.batch_size(run_id, epoch)
                 self.meter.expect(SCORE, size.messages * n_left)
                 self._federation.deliver(queries, self.meter)

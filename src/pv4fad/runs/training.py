@@ -75,7 +75,8 @@ def resume(
     # Of the payment network everything is in its store; the banks read their files again.
     accounts, schema = load_banks(split, folder, document), document.parameters.atoms
     records = {bank: bank_records(frame, schema) for bank, frame in accounts.items()}
-    with members(folder, records, site, create=True) as federation:
+    honest_banks = document.parameters.honest_banks
+    with members(folder, records, site, create=True, honest_banks=honest_banks) as federation:
         return _carry_through(folder, document, federation, federation.resume, report)
 
 
@@ -89,7 +90,8 @@ def _start(
     document = RunDocument.of_new_run(new.parameters, new.commitment, datetime.now(UTC))
     document = document.model_copy(update={"phases": (prepared,)})
     folder.write(document)
-    with members(folder, new.records, site, create=True) as federation:
+    honest_banks = new.parameters.honest_banks
+    with members(folder, new.records, site, create=True, honest_banks=honest_banks) as federation:
         begin = partial(begin_run, federation, new)
         return _carry_through(folder, document, federation, begin, report)
 

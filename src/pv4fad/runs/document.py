@@ -178,8 +178,8 @@ def _claim(parameters: RunParameters) -> str:
         f" Δ = {delta}, and every sum carries discrete Laplace noise with"
         f" α = exp(−{epsilon}/{delta}).  {noise}  The claim is computational (it needs the"
         " encryption), plus a statistical distance of"
-        f" 2^{parameters.log2_distance:.1f} for all sanitised ciphertexts.  Runs add up; each"
-        " bank's ledger counts its own."
+        f" 2^{parameters.log2_distance:.1f} for all sanitised ciphertexts.  Runs add up; the"
+        " ledger of a bank counts those of the folder it is in."
     )
 
 

@@ -12,8 +12,13 @@ from tests.protocol.recording import Event, Recording, changed, recorded_run
 
 import pv4fad.parties.bank
 from pv4fad.errors import BudgetError, DataError, OrderError, ParameterError, ProtocolError
-from pv4fad.parties.party import Party
+from pv4fad.hashing.table_size import TableLayout
+from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.bank_scoring import BankScoring
+from pv4fad.parties.party import Party, RunRecords
+from pv4fad.parties.store import MemoryStore
 from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit, spend
+from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.messages import (
     EncryptedTable,
     LabelMasks,
@@ -21,8 +26,9 @@ from pv4fad.protocol.messages import (
     NoisySums,
     RunProposal,
 )
-from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.wire import decode
+from pv4fad.protocol.parameters import RunParameters, TablePlan
+from pv4fad.protocol.scoring_messages import ScoreQuery
+from pv4fad.protocol.wire import Address, decode
 
 NOW = datetime.now(UTC)
 
@@ -219,3 +225,43 @@ def test_label_shares_come_once(run):
     party.handle(event.data)
     with pytest.raises(OrderError):
         party.handle(changed(event.message, index=1))
+
+
+def test_a_bank_does_not_rely_on_more_honest_banks_than_it_chose(run):
+    event = proposal(run)
+    wanted = RunParameters.from_json(event.message.parameters).honest_banks
+    party = event.party()
+    party._honest_banks = wanted - 1
+    with pytest.raises(ParameterError, match=f"honest_banks = {wanted}: bank01 relies on"):
+        party.handle(event.data)
+    party._honest_banks = wanted
+    assert party.handle(event.data)
+
+
+# The limit on layers.
+
+
+def test_the_limit_on_layers_holds_over_all_names_of_tables_runs_and_clocks():
+    """Only the day and the kind of table count; a clock that was set back starts no new day."""
+    store, day = MemoryStore("bank01"), [datetime(2026, 1, 2, tzinfo=UTC)]
+    scoring = BankScoring(
+        "bank01", WorkerPool(0), PairwiseKey("bank01", bytes(32)), 10, lambda: day[0]
+    )
+
+    def ask(run_id: str, table_id: str, *, broadcast: bool = False) -> None:
+        layout = TableLayout.for_accounts(1000, 1)
+        plan = TablePlan(table_id=table_id, banks=("bank01",), broadcast=broadcast, layout=layout)
+        query = ScoreQuery(Address("payment-network", "bank01", run_id), 4, ())
+        with store.transaction() as tx:
+            scoring._count_layers(query, plan, RunRecords(tx, run_id))
+
+    ask("run-1", "bank01")
+    ask("run-1", "other@2")
+    with pytest.raises(BudgetError, match="at most 10 layers per table and day"):
+        ask("run-2", "third@3")
+    day[0] = datetime(2026, 1, 1, tzinfo=UTC)
+    with pytest.raises(BudgetError, match="at most 10 layers"):
+        ask("run-1", "bank01")
+    ask("run-1", "broadcast", broadcast=True)
+    day[0] = datetime(2026, 1, 3, tzinfo=UTC)
+    ask("run-1", "bank01")

@@ -94,7 +94,7 @@ def test_operations_are_counted_as_the_jobs_do_them():
     atoms = np.full((2, 1, 16384), -1, np.int16)
     atoms[0, 0, :5] = (0, 1, 1, 7, 7)
     atoms[1, 0, :2] = (2, 3)
-    counter.sum_layers(LayersJob(public, (), words, atoms, 11, n_shared=1))
+    counter.sum_layers(LayersJob(public, 52, b"", words, atoms, n_atoms=11, n_shared=1))
     assert counter.counts[MASK] == 3 + FEW_ACCOUNTS
     assert counter.counts[FINAL_MASK] == 3
     assert counter.counts[ADD] == 3 + 16 * FEW_ACCOUNTS + 1

@@ -80,8 +80,9 @@ def test_measured_noise_of_the_match_circuit_stays_below_its_bound(modulus, monk
     layers = []
     for words, of_layer in zip((first, second), atoms, strict=True):
         planes = encrypt_planes(PlanesJob(keys.secret, words, LENGTH))
-        record("planes", ring.load(planes[0], top))
-        job = LayersJob(keys.public, planes, words[np.newaxis], of_layer[np.newaxis], 2, n_shared=1)
+        record("planes", ring.load_all(planes, LENGTH, top)[0])
+        layer = (words[np.newaxis], of_layer[np.newaxis])
+        job = LayersJob(keys.public, LENGTH, planes, *layer, n_atoms=2, n_shared=1)
         (agreeing,) = sum_layers(job).agreeing
         record("agreeing ones", ring.load(agreeing, top))
         layers.append(SharedLayer(agreeing, of_layer))

@@ -183,7 +183,7 @@ def foreign_ciphertexts(run: Recording, right: bytes) -> list[bytes]:
     """Truncated, damaged, of another ring, of another level: never of use, whatever is expected."""
     indicators = run.of(BlindedIndicators)[0].message
     others = (
-        run.of(EncryptedTable)[0].message.planes[0],
+        run.of(EncryptedDigits)[0].message.one_hot[0],
         indicators.indicators[0],
         indicators.encrypted_shares[0],
         run.of(MaskedProducts)[0].message.ciphertexts[0],

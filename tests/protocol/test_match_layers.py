@@ -72,6 +72,10 @@ def opened(keys, parts) -> np.ndarray:
     return np.stack([decryptor.decrypt(evaluator.total(atom)) for atom in of_atoms])
 
 
+def sums_of(keys, pool: WorkerPool, *blocks: MatchBlock):
+    return sum_blocks(pool, keys.public, blocks, code_length=CODE.length, n_atoms=N_ATOMS)
+
+
 class FourParts(WorkerPool):
     """Divides the work as among four workers, and does it here."""
 
@@ -85,16 +89,17 @@ def test_one_block_or_two_in_any_number_of_parts_give_the_plain_join(keys):
     assert n_shared_layers(first.words, second.words) >= 2
     assert 0 < np.count_nonzero(first.words[-1]) <= FEW_ACCOUNTS
     assert first_truth.sum() > 1000
-    (alone,) = sum_blocks(FourParts(4), keys.public, [first], N_ATOMS)
+    (alone,) = sums_of(keys, FourParts(4), first)
     assert len(alone) == 4
     assert np.array_equal(opened(keys, alone), first_truth)
-    together = sum_blocks(WorkerPool(0), keys.public, [first, second], N_ATOMS)
+    together = sums_of(keys, WorkerPool(0), first, second)
     assert np.array_equal(opened(keys, together[0]), first_truth)
     assert np.array_equal(opened(keys, together[1]), second_truth)
 
 
 def test_a_bank_without_accounts_has_nothing_to_add(keys):
     n_bins = keys.public.ring.degree
-    empty = MatchBlock((), np.zeros((0, n_bins), np.uint64), np.zeros((0, 1, n_bins), np.int16))
-    sums = sum_blocks(WorkerPool(0), keys.public, [empty, empty], N_ATOMS)
+    planes = encrypt_planes(PlanesJob(keys.secret, np.zeros(n_bins, np.uint64), CODE.length))
+    empty = MatchBlock(planes, np.zeros((0, n_bins), np.uint64), np.zeros((0, 1, n_bins), np.int16))
+    sums = sums_of(keys, WorkerPool(0), empty, empty)
     assert sums == [[(None,) * N_ATOMS]] * 2

@@ -145,6 +145,16 @@ class Ring:
             raise CiphertextError("a ciphertext of another level or form than expected")
         return ciphertext
 
+    def load_all(self, data: bytes, count: int, n_primes: int) -> list[Ciphertext]:
+        """Bytes to `count` ciphertexts, written back to back, or a clear error."""
+        size = self.ciphertext_bytes(n_primes)
+        if len(data) != count * size:
+            raise CiphertextError(
+                f"{len(data)} bytes arrived where {count} ciphertexts of {size} bytes are expected"
+            )
+        view = memoryview(data)
+        return [self.load(view[i * size : (i + 1) * size], n_primes) for i in range(count)]
+
 
 def most_bits(degree: int) -> int:
     """The bits that all primes together may have at a degree, for 128-bit security."""

@@ -302,19 +302,22 @@ class Bank(Party):
         expect((here.table_id, here.index) == (plan.table_id, chunk), message, "not the next block")
         self._require_same_records(run)
         blocks = parameters.blocks_of_chunk(plan, chunk)
-        length = parameters.code.length
-        expect(len(message.planes) == len(blocks) * length, message, "wrong number of ciphertexts")
+        expect(len(message.planes) == len(blocks), message, "wrong number of blocks")
         public = self._pns_key(parameters, run)
         table = self._table(parameters, plan)
         work = [
-            MatchBlock(message.planes[i * length : (i + 1) * length], *table.layers(block))
-            for i, block in enumerate(blocks)
+            MatchBlock(planes, *table.layers(block))
+            for planes, block in zip(message.planes, blocks, strict=True)
         ]
         sums = [
             one
             for first in range(0, len(work), BLOCKS_AT_ONCE)
             for one in sum_blocks(
-                self.pool, public, work[first : first + BLOCKS_AT_ONCE], parameters.sizes.n_atoms
+                self.pool,
+                public,
+                work[first : first + BLOCKS_AT_ONCE],
+                code_length=parameters.code.length,
+                n_atoms=parameters.sizes.n_atoms,
             )
         ]
         flood = parameters.bounds["match"].flood

@@ -33,20 +33,33 @@ BLOCKS_AT_ONCE = LAYERS_PER_POLYNOMIAL  # one layer of each
 class MatchBlock:
     """The planes of one block, and the bank's accounts in its bins."""
 
-    planes: tuple[bytes, ...] = field(repr=False)
+    planes: bytes = field(repr=False)
     words: NDArray[np.uint64] = field(repr=False)  # (layers, bins)
     atoms: NDArray[np.int16] = field(repr=False)  # (layers, families, bins)
 
 
 def sum_blocks(
-    pool: WorkerPool, public: PublicKey, blocks: Sequence[MatchBlock], n_atoms: int
+    pool: WorkerPool,
+    public: PublicKey,
+    blocks: Sequence[MatchBlock],
+    *,
+    code_length: int,
+    n_atoms: int,
 ) -> list[list[IndicatorSums]]:
     """I_k of each of one or two blocks, in parts."""
     n_workers = max(1, pool.n_workers)
     n_shared = n_shared_layers(*(block.words for block in blocks)) if len(blocks) > 1 else 0
     parts = max(1, n_workers // len(blocks))
     jobs = (
-        LayersJob(public, block.planes, block.words[some], block.atoms[some], n_atoms, n_last)
+        LayersJob(
+            public,
+            code_length,
+            block.planes,
+            block.words[some],
+            block.atoms[some],
+            n_atoms=n_atoms,
+            n_shared=n_last,
+        )
         for block in blocks
         for some, n_last in _in_parts(len(block.words), n_shared, parts)
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 import numpy as np
 
@@ -46,14 +45,14 @@ class EncryptedPlanes:
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
-        self._begun: dict[tuple[str, str, int], Iterator[tuple[bytes, ...]]] = {}
+        self._begun: dict[tuple[str, str, int], Iterator[bytes]] = {}
 
     def of_chunk(
         self, parameters: RunParameters, plan: TablePlan, chunk: int, run: RunRecords
     ) -> tuple[bytes, ...]:
-        """The planes of one message's blocks, encrypted afresh for every call."""
+        """The planes of each of one message's blocks, encrypted afresh for every call."""
 
-        def begin(chunk: int) -> Iterator[tuple[bytes, ...]]:
+        def begin(chunk: int) -> Iterator[bytes]:
             secret = SecretKey(parameters.match_ring, run.get("secret key"))
             words = run.get_arrays(f"table/{plan.table_id}")["words"]
             words = words.reshape(plan.layout.n_blocks, -1)
@@ -69,7 +68,7 @@ class EncryptedPlanes:
         mine = self._begun.pop(name(chunk), None) or begin(chunk)
         if chunk + 1 < parameters.n_chunks(plan):
             self._begun[name(chunk + 1)] = begin(chunk + 1)
-        return tuple(chain.from_iterable(mine))
+        return tuple(mine)
 
 
 def keep_shares(

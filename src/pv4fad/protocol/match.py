@@ -57,10 +57,11 @@ class PlanesJob:
     code_length: int
 
 
-def encrypt_planes(job: PlanesJob) -> tuple[bytes, ...]:
-    """PaymentNetwork, step 1: one ciphertext for each bit of the codewords."""
+def encrypt_planes(job: PlanesJob) -> bytes:
+    """PaymentNetwork, step 1: one ciphertext for each bit of the codewords, back to back."""
     encryptor = SecretEncryptor(job.secret)
-    return tuple(
+    # In one piece: hundreds of pieces of this size would leave holes in the memory of a party.
+    return b"".join(
         encryptor.ring.dump(encryptor.encrypt(bit_plane(job.words, bit)))
         for bit in range(job.code_length)
     )
@@ -71,7 +72,8 @@ class LayersJob:
     """Step 2 for some layers of one block, of which the last `n_shared` share polynomials."""
 
     public: PublicKey
-    planes: tuple[bytes, ...] = field(repr=False)
+    code_length: int
+    planes: bytes = field(repr=False)
     words: NDArray[np.uint64] = field(repr=False)  # (layers, bins): codewords, 0 where no account
     atoms: NDArray[np.int16] = field(repr=False)  # (layers, families, bins): atoms, −1 if none
     n_atoms: int
@@ -90,7 +92,7 @@ def sum_layers(job: LayersJob) -> LayerSums:
     """Bank, step 2: agreeing ones of each layer; f and I_k where that can be done at once."""
     evaluator = Evaluator(job.public)
     ring = evaluator.ring
-    planes = [ring.load(plane, ring.parameters.n_data_primes) for plane in job.planes]
+    planes = ring.load_all(job.planes, job.code_length, ring.parameters.n_data_primes)
     sums, agreeing = _Indicators(evaluator, job.n_atoms), []
     for number, (words, atoms) in enumerate(zip(job.words, job.atoms, strict=True)):
         ones = _agreeing(evaluator, planes, words)

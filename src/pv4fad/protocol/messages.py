@@ -49,7 +49,7 @@ class Receipt(Message):
 class EncryptedTable(Message):
     """PaymentNetwork → Bank: the bit-planes of some blocks of a table.  Ciphertexts under sk_S."""
 
-    planes: tuple[bytes, ...]
+    planes: tuple[bytes, ...]  # those of a block are one item, back to back
 
 
 @wire_message("blinded-indicators", max_bytes=_GIB)

@@ -39,8 +39,8 @@ def reached_groups(forest: Forest, codes: NDArray[np.int32], side: Side) -> NDAr
 
     At most one group per tree, so a row has no group twice.
     """
-    # Green codes are negative and read the side of some group from the end: masked just after.
-    tests_side = forest.group_sides[codes] == side
+    # Green codes are negative; they read the side of the first group, and are masked just after.
+    tests_side = forest.group_sides[np.maximum(codes, 0)] == side
     return np.where((codes >= 0) & tests_side, codes, np.int32(-1))
 
 

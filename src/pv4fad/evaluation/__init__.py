@@ -1,0 +1,1 @@
+"""How good predictions are: measures, and the evaluation of one private run."""

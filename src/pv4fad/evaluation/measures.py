@@ -1,0 +1,153 @@
+"""How well scores find anomalies, and how sure one can be of it.
+
+average precision   Σ (recall_i - recall_{i-1})·precision_i over the distinct scores, highest
+                    first: the area under the step curve, as scikit-learn defines it
+at an alert budget  somebody looks at the highest scores, a fixed share of all transactions;
+                    precision is the share of the alerts that are anomalies, recall the share
+                    of the anomalies among the alerts.  Where the budget ends among
+                    transactions of equal score, which of them get looked at is chance: what
+                    is counted is the expectation over a random choice among the tied ones
+interval            95 %: Student's t over independent repetitions (seeds), or a percentile
+                    bootstrap over the transactions of one run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
+
+from pv4fad.errors import ParameterError
+from pv4fad.evaluation.ranking import Ranking, checked
+
+ALERT_BUDGETS = (0.0005, 0.001, 0.002)
+"""Shares of all transactions that somebody looks at."""
+
+N_RESAMPLES = 1000
+_CONFIDENCE = 0.95
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean or an estimate, and the ends of its 95 % interval."""
+
+    value: float
+    low: float | None
+    """None: a single repetition says nothing about the spread."""
+    high: float | None
+
+
+@dataclass(frozen=True)
+class AtBudget:
+    """What an alert budget buys."""
+
+    share: float
+    alerts: int
+    found: float
+    """Anomalies among the alerts; the expectation where the budget ends among equal scores."""
+    precision: float
+    recall: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Precision and recall at each distinct score, from the highest to the lowest."""
+
+    scores: Floats
+    precision: Floats
+    recall: Floats
+
+
+def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
+    """The area under the precision-recall steps; DataError if nothing is labelled 1."""
+    return float(_average_precision(Ranking.of(labels, scores)))
+
+
+def at_budget(labels: ArrayLike, scores: ArrayLike, share: float) -> AtBudget:
+    """Precision and recall if this share of all transactions is looked at, at least one."""
+    ranking = Ranking.of(labels, scores)
+    alerts = _alerts(int(ranking.n), share)
+    found = float(_found(ranking, alerts))
+    return AtBudget(share, alerts, found, found / alerts, found / int(ranking.n_positives))
+
+
+def precision_recall_curve(labels: ArrayLike, scores: ArrayLike) -> Curve:
+    """The curve whose step area is the average precision."""
+    positive, score = checked(labels, scores)
+    order = np.argsort(-score, kind="stable")
+    found = np.cumsum(positive[order])
+    last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
+    return Curve(score[order][last], found[last] / (last + 1), found[last] / found[-1])
+
+
+def interval_over_seeds(values: ArrayLike) -> Interval:
+    """Mean and 95 % interval of independent repetitions, by Student's t."""
+    repetitions = np.asarray(values, dtype=np.float64)
+    if repetitions.ndim != 1 or len(repetitions) == 0:
+        raise ParameterError("an interval needs a list of values, one at least")
+    n, mean = len(repetitions), float(repetitions.mean())
+    if n == 1:
+        return Interval(mean, None, None)
+    quantile = float(stdtrit(n - 1, (1 + _CONFIDENCE) / 2))
+    half = quantile * float(repetitions.std(ddof=1)) / np.sqrt(n)
+    return Interval(mean, mean - half, mean + half)
+
+
+def average_precision_interval(
+    labels: ArrayLike, scores: ArrayLike, *, seed: int, resamples: int = N_RESAMPLES
+) -> Interval:
+    """Average precision of one run, with a bootstrap interval over its transactions."""
+    return _bootstrap(Ranking.of(labels, scores), _average_precision, seed, resamples)
+
+
+def recall_interval(
+    labels: ArrayLike, scores: ArrayLike, share: float, *, seed: int, resamples: int = N_RESAMPLES
+) -> Interval:
+    """Recall at an alert budget, with a bootstrap interval over the transactions of one run."""
+
+    def recall(ranking: Ranking) -> Floats:
+        alerts = _alerts(int(ranking.n.flat[0]), share)
+        return _found(ranking, alerts) / ranking.n_positives
+
+    return _bootstrap(Ranking.of(labels, scores), recall, seed, resamples)
+
+
+def _bootstrap(
+    ranking: Ranking, measure: Callable[[Ranking], Floats], seed: int, resamples: int
+) -> Interval:
+    drawn = ranking.resampled(resamples, np.random.default_rng(seed))
+    # Without a positive a resample has no value: left out, as if it had not been drawn.
+    with np.errstate(invalid="ignore"):
+        values = measure(drawn)[drawn.n_positives > 0]
+    if len(values) == 0:
+        raise ParameterError("a bootstrap interval needs at least one resample")
+    low, high = np.quantile(values, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
+    return Interval(float(measure(ranking)), float(low), float(high))
+
+
+def _average_precision(ranking: Ranking) -> Floats:
+    found = np.cumsum(ranking.positives, axis=-1)
+    alerts = np.cumsum(ranking.between + ranking.positives + ranking.ties, axis=-1)
+    precision = found / np.maximum(alerts, 1)  # 0 / 1 where a resample has nothing yet
+    weighted: Floats = (ranking.positives * precision).sum(axis=-1) / ranking.n_positives
+    return weighted
+
+
+def _found(ranking: Ranking, alerts: int) -> Floats:
+    """How many positives are expected among the first `alerts`."""
+    tied = ranking.positives + ranking.ties
+    ends = np.cumsum(ranking.between + tied, axis=-1)
+    taken = np.clip(alerts - (ends - tied), 0, tied)
+    expected: Floats = (ranking.positives * taken / np.maximum(tied, 1)).sum(axis=-1)
+    return expected
+
+
+def _alerts(n: int, share: float) -> int:
+    if not 0 < share <= 1:
+        raise ParameterError(f"an alert budget is a share between 0 and 1, not {share}")
+    return max(1, round(share * n))

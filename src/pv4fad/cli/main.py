@@ -13,6 +13,7 @@ from pv4fad.cli import (
     bench,
     data,
     demo,
+    evaluate,
     example,
     generate,
     keys,
@@ -45,6 +46,7 @@ app.command("params")(params.command)
 app.command("train")(train.command)
 app.command("score")(score.command)
 app.command("verify")(verify.command)
+app.command("evaluate")(evaluate.command)
 
 
 def _print_version(wanted: bool) -> None:

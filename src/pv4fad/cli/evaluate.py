@@ -1,0 +1,119 @@
+"""`pv4fad evaluate`: how well a run's predictions find the anomalies of the test period."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pv4fad.cli.console import out, print_json
+from pv4fad.evaluation.evaluate import ALONE, Detector, Evaluation, evaluate
+from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_predictions
+from pv4fad.report.charts import precision_recall
+from pv4fad.report.style import STAND_ALONE
+from pv4fad.report.words import estimate_text, found_text
+from pv4fad.runs.document import RunDocument
+from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.partition import scoring_splits
+from pv4fad.runs.predictions import require_new_file
+
+NOT_COMPARED = (
+    f"The predictions have no column {LOCAL_SCORE}, so they are not compared with what the payment"
+    " network finds alone; pv4fad score --details writes it if the run has a local model."
+)
+HOW_SURE = (
+    "Intervals: 95 %, bootstrap over the transactions of this test period. They say nothing about"
+    " another draw of the noise, or about other data."
+)
+
+Predictions = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="What pv4fad score wrote for DIR. Default: payment-network/predictions.csv in RUN.",
+        show_default=False,
+    ),
+]
+
+
+def command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The data that was scored, with labels.")
+    ],
+    *,
+    predictions: Predictions = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="New SVG file: precision-recall curves."),
+    ] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="Which scenario, if DIR has several.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+) -> None:
+    """Compare a run's predictions with the labels of the test split of DIR.
+
+    Average precision, and what is found if somebody looks at the highest 0.05, 0.1 or 0.2 % of all
+    transactions: with the banks, and by the payment network alone. Labels are read here only.
+    """
+    document = RunFolder(run).require_finished()
+    if plot is not None:
+        require_new_file(plot)
+    _, test = scoring_splits(folder, scenario)
+    scored = ScoredTransactions.read(test, predictions or default_predictions(run))
+    result = evaluate(scored, test)
+    if plot is not None:
+        drawing = precision_recall(result.detectors).svg(stand_alone_style=STAND_ALONE)
+        plot.write_text(drawing + "\n", encoding="utf-8")
+    if as_json:
+        print_json(_summary(document, result))
+        return
+    out.print(evaluation_table(document, result))
+    out.print(HOW_SURE, soft_wrap=True)
+    if result.of(ALONE) is None:
+        out.print(NOT_COMPARED, soft_wrap=True)
+    if plot is not None:
+        out.print(escape(f"The curves are in {plot}."), soft_wrap=True)
+
+
+def evaluation_table(document: RunDocument, result: Evaluation) -> Table:
+    """One column per detector."""
+    title = (
+        f"{result.transactions:,} transactions, {result.anomalies:,} of them anomalous;"
+        f" ε = {document.privacy.epsilon}"
+    )
+    table = Table("", *(one.name for one in result.detectors), title=escape(title))
+    estimates = (estimate_text(one.average_precision) for one in result.detectors)
+    table.add_row("average precision", *estimates)
+    for number, at in enumerate(result.detectors[0].budgets):
+        found = (found_text(one.budgets[number], result.anomalies) for one in result.detectors)
+        table.add_row(f"found in {at.alerts:,} alerts ({at.share * 100:g} %)", *found)
+    return table
+
+
+def _summary(document: RunDocument, result: Evaluation) -> dict[str, Any]:
+    return {
+        "run_id": document.run_id,
+        "epsilon": document.privacy.epsilon,
+        "outside_the_claim": document.privacy.outside_the_claim,
+        "transactions": result.transactions,
+        "anomalies": result.anomalies,
+        "intervals": HOW_SURE,
+        "detectors": [_measures(one) for one in result.detectors],
+    }
+
+
+def _measures(detector: Detector) -> dict[str, Any]:
+    return {
+        "name": detector.name,
+        "average_precision": asdict(detector.average_precision),
+        "budgets": [
+            asdict(at) | {"recall_interval": asdict(interval)}
+            for at, interval in zip(detector.budgets, detector.recall, strict=True)
+        ],
+    }

@@ -1,0 +1,70 @@
+"""How well one private run finds the anomalies of a test period, against the network alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.evaluation.measures import (
+    ALERT_BUDGETS,
+    AtBudget,
+    Curve,
+    Interval,
+    at_budget,
+    average_precision_interval,
+    precision_recall_curve,
+    recall_interval,
+)
+from pv4fad.evaluation.scored import LOCAL_SCORE, SCORE, ScoredTransactions
+
+JOINT, ALONE = "with the banks", "payment network alone"
+_SEED = 7  # of the bootstrap: the same predictions always get the same interval
+
+
+@dataclass(frozen=True)
+class Detector:
+    """One way to rank transactions, measured."""
+
+    name: str
+    average_precision: Interval
+    budgets: tuple[AtBudget, ...]
+    recall: tuple[Interval, ...]
+    """At each budget."""
+    curve: Curve = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All detectors on the same transactions."""
+
+    transactions: int
+    anomalies: int
+    detectors: tuple[Detector, ...]
+
+    def of(self, name: str) -> Detector | None:
+        return next((one for one in self.detectors if one.name == name), None)
+
+
+def measure(name: str, labels: NDArray[np.int8], scores: NDArray[np.float64]) -> Detector:
+    """One detector, with bootstrap intervals over the transactions."""
+    return Detector(
+        name,
+        average_precision_interval(labels, scores, seed=_SEED),
+        tuple(at_budget(labels, scores, share) for share in ALERT_BUDGETS),
+        tuple(recall_interval(labels, scores, share, seed=_SEED) for share in ALERT_BUDGETS),
+        precision_recall_curve(labels, scores),
+    )
+
+
+def evaluate(scored: ScoredTransactions, where: Path) -> Evaluation:
+    """Measure what was predicted; DataError (naming `where`) if there is nothing to measure by."""
+    labels = scored.require_labels(where)
+    columns = {JOINT: SCORE, ALONE: LOCAL_SCORE}
+    scores = {name: scored.scores(column) for name, column in columns.items()}
+    detectors = tuple(
+        measure(name, labels, values) for name, values in scores.items() if values is not None
+    )
+    return Evaluation(len(scored), int(labels.sum()), detectors)

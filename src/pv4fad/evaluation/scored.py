@@ -1,0 +1,96 @@
+"""Predictions of a run beside the true labels of the transactions.
+
+    Score        what `pv4fad score` made of everything it may use: the detector
+    LocalScore   what the payment network thinks without any bank: what it is compared with
+    votes        of --details, for whoever wants to look closer
+
+Labels are read here, after scoring; nothing private depends on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pv4fad.data.challenge import read_partition
+from pv4fad.data.loading import load_transactions
+from pv4fad.data.schema import LABEL
+from pv4fad.errors import DataError
+from pv4fad.parties.party import PAYMENT_NETWORK
+
+PREDICTIONS_FILE = "predictions.csv"
+SCORE, LOCAL_SCORE = "Score", "LocalScore"
+
+
+def default_predictions(run: Path) -> Path:
+    """Where predictions are looked for: votes follow from flags, so with the payment network."""
+    return run / PAYMENT_NETWORK / PREDICTIONS_FILE
+
+
+@dataclass(frozen=True)
+class ScoredTransactions:
+    """The transactions of a test split with what was predicted, in the order of the split."""
+
+    table: pl.DataFrame = field(repr=False)
+    """Transactions, and all columns of the predictions; Label if the split has labels."""
+    labels: NDArray[np.int8] | None = field(repr=False)
+    """None: the split has none."""
+
+    @classmethod
+    def read(cls, split: Path, predictions: Path) -> ScoredTransactions:
+        """A test split, and the file that `pv4fad score` made for it."""
+        source = read_partition(split).transactions
+        transactions = load_transactions(source, labels_required=False)
+        made = _read_predictions(predictions)
+        ids = transactions.frame["MessageId"]
+        if made.height != len(ids) or not ids.is_in(made["MessageId"].implode()).all():
+            raise DataError(f"{predictions}: not one prediction for each transaction of {source}")
+        labels = transactions.frame[LABEL].to_numpy() if transactions.has_labels else None
+        # The details of predictions have a Label too: what was predicted, not what is true.
+        made = made.rename({LABEL: "PredictedLabel"}, strict=False)
+        table = transactions.frame.join(made, on="MessageId", how="left", maintain_order="left")
+        return cls(table, labels)
+
+    def __len__(self) -> int:
+        return self.table.height
+
+    def scores(self, column: str) -> NDArray[np.float64] | None:
+        """A column of scores, if the predictions have it."""
+        if column not in self.table.columns:
+            return None
+        return self.table[column].to_numpy().astype(np.float64)
+
+    def require_labels(self, where: Path) -> NDArray[np.int8]:
+        """The labels, one of which is 1 at least."""
+        if self.labels is None:
+            raise DataError(
+                f"{where}: the test split has no column {LABEL}, so nothing can be measured:"
+                " the predictions stand, how good they are cannot be said"
+            )
+        if not self.labels.any():
+            raise DataError(f"{where}: no transaction of the test split is labelled 1")
+        return self.labels
+
+
+def _read_predictions(path: Path) -> pl.DataFrame:
+    if not path.is_file():
+        raise DataError(
+            f"{path}: there are no predictions yet; make them with"
+            f" pv4fad score RUN DIR --details --out {path}, or name the file with --predictions"
+        )
+    types = {"MessageId": pl.String, SCORE: pl.Float64, LOCAL_SCORE: pl.Float64}
+    try:
+        table = pl.read_csv(path, schema_overrides=types)
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{path}: no readable predictions: {reason}") from None
+    if not {"MessageId", SCORE} <= set(table.columns) or table["MessageId"].is_duplicated().any():
+        raise DataError(f"{path}: needs the columns MessageId, each id once, and {SCORE}")
+    for column in {SCORE, LOCAL_SCORE} & set(table.columns):
+        if not table[column].is_finite().fill_null(False).all():
+            raise DataError(f"{path}: some {column} is no number")
+    return table

@@ -1,0 +1,162 @@
+"""The kinds of figures: curves of detectors, histograms below each other, bars below each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pv4fad.evaluation.evaluate import Detector
+from pv4fad.evaluation.measures import Curve
+from pv4fad.report.canvas import (
+    LEFT,
+    RIGHT,
+    WIDTH,
+    Figure,
+    Scale,
+    columns_of_grid,
+    label,
+    rows_of_grid,
+    ticks,
+)
+from pv4fad.report.markup import Markup, join, tag
+from pv4fad.report.words import count_text, estimate_text
+
+_QUARTERS = (0, 0.25, 0.5, 0.75, 1)
+_CURVE_POINTS = 250
+_SLIVER = 1.5  # what is there must show, however little
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar: where it begins, how long it is, and its value as it is written."""
+
+    label: str
+    value: float
+    said: str
+    start: float = 0.0
+    series: int = 0
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One histogram: the share of some transactions at 0, 1, 2, ..."""
+
+    label: str
+    shares: Sequence[float]
+    series: int = 0
+
+
+def precision_recall(detectors: Sequence[Detector]) -> Figure:
+    """A step curve for each detector, with a dot at every alert budget."""
+    top, bottom = 34.0 + 16 * len(detectors), 300.0
+    x, y = Scale(1, LEFT, RIGHT), Scale(1, bottom, top)
+    parts = [rows_of_grid(y, _QUARTERS), columns_of_grid(x, _QUARTERS, top, bottom)]
+    for number, one in enumerate(detectors):
+        said = f"{one.name}: {estimate_text(one.average_precision)}"
+        parts += [
+            tag("path", d=f"M{LEFT} {12 + 16 * number}h24", class_=f"line s{number}"),
+            label(LEFT + 30, 16 + 16 * number, said),
+            tag("path", d=_steps(one.curve, x, y), class_=f"line s{number}"),
+            _dots(one, x, y, number),
+        ]
+    parts += [
+        label(RIGHT, bottom + 32, "recall: share of the anomalies found", "end"),
+        label(4, top - 12, "precision"),
+        label(RIGHT, top - 12, "above: average precision, 95 % interval", "end", "tick"),
+    ]
+    words = "; ".join(
+        f"{one.name}: average precision {estimate_text(one.average_precision)}, "
+        + ", ".join(f"{at.recall:.0%} found at {at.share:.2%} alerts" for at in one.budgets)
+        for one in detectors
+    )
+    return Figure("precision-recall", "Precision and recall", f"{words}.", 340, join(parts))
+
+
+def histogram(name: str, title: str, x_title: str, panels: Sequence[Panel]) -> Figure:
+    """A panel for each group of transactions, each with its own scale."""
+    n_bins, pitch = len(panels[0].shares), 120
+    # Bin k is as wide as the others and has its value in the middle.
+    width = (RIGHT - LEFT) / n_bins
+    x = Scale(n_bins, LEFT + width / 2, RIGHT + width / 2)
+    parts: list[Markup] = []
+    for number, panel in enumerate(panels):
+        top, bottom = 26.0 + pitch * number, 112.0 + pitch * number
+        marks = ticks(max(panel.shares) * 100, most=4)
+        y = Scale(marks[-1], bottom, top)
+        parts += [label(LEFT, top - 10, panel.label), rows_of_grid(y, marks, " %")]
+        parts += [
+            tag(
+                "rect",
+                tag("title", f"{value}: {share:.2%}"),
+                x=round(x(value) - 0.4 * width, 1),
+                y=min(y(100 * share), y(0) - _SLIVER),
+                width=round(0.8 * width, 1),
+                height=max(round(y(0) - y(100 * share), 1), _SLIVER),
+                class_=f"bar s{panel.series}",
+            )
+            for value, share in enumerate(panel.shares)
+            if share > 0
+        ]
+    end = 112.0 + pitch * (len(panels) - 1)
+    shown = range(0, n_bins, max(1, round(n_bins / 12)))
+    parts += [
+        columns_of_grid(x, shown, end, end),
+        label((LEFT + RIGHT) / 2, end + 32, x_title, "middle"),
+    ]
+    means = "; ".join(
+        f"{panel.label}: {np.dot(panel.shares, np.arange(n_bins)):.2f} on average"
+        for panel in panels
+    )
+    return Figure(name, title, f"{x_title}. {means}.", end + 40, join(parts))
+
+
+def bars(name: str, title: str, x_title: str, unit: str, rows: Sequence[Bar]) -> Figure:
+    """Horizontal bars, each with its label above it."""
+    pitch, bottom = 34, 8.0 + 34 * len(rows)
+    marks = ticks(max((row.start + row.value for row in rows), default=0))
+    x = Scale(marks[-1], 4, RIGHT - 10)
+    parts = [columns_of_grid(x, marks, 6, bottom, unit)]
+    for number, row in enumerate(rows):
+        base = 18 + pitch * number
+        begin, end = x(row.start), x(row.start + row.value)
+        parts += [
+            label(4, base, row.label),
+            label(WIDTH - 4, base, row.said, "end", "value"),
+            tag(
+                "rect",
+                tag("title", f"{row.label}: {row.said}"),
+                x=begin,
+                y=base + 5,
+                width=max(round(end - begin, 1), _SLIVER),
+                height=9,
+                class_=f"bar s{row.series}",
+            ),
+        ]
+    parts.append(label(RIGHT / 2, bottom + 32, x_title, "middle"))
+    words = ", ".join(f"{row.label}: {row.said}" for row in rows)
+    return Figure(name, title, f"{x_title}. {words}.", bottom + 40, join(parts))
+
+
+def _steps(curve: Curve, x: Scale, y: Scale) -> str:
+    # Only thresholds that find something move the steps.
+    rises = np.flatnonzero(np.diff(curve.recall, prepend=0) > 0)
+    if len(rises) > _CURVE_POINTS:
+        rises = rises[np.linspace(0, len(rises) - 1, _CURVE_POINTS).round().astype(int)]
+    path = f"M{x(0)} {y(curve.precision[rises[0]])}"
+    return path + "".join(f"V{y(curve.precision[k])}H{x(curve.recall[k])}" for k in rises)
+
+
+def _dots(detector: Detector, x: Scale, y: Scale, series: int) -> Markup:
+    return join(
+        tag(
+            "circle",
+            tag("title", f"{detector.name}: {at.alerts:,} alerts, {count_text(at.found)} found"),
+            cx=x(at.recall),
+            cy=y(at.precision),
+            r=4,
+            class_=f"dot s{series}",
+        )
+        for at in detector.budgets
+    )

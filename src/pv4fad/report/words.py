@@ -1,0 +1,30 @@
+"""Numbers in the words of a report."""
+
+from __future__ import annotations
+
+from pv4fad.evaluation.measures import AtBudget, Interval
+
+
+def estimate_text(interval: Interval) -> str:
+    """0.52 (0.48 to 0.57)."""
+    if interval.low is None or interval.high is None:
+        return f"{interval.value:.2f}"
+    return f"{interval.value:.2f} ({interval.low:.2f} to {interval.high:.2f})"
+
+
+def count_text(expected: float) -> str:
+    """A number of things that can be an expectation: 12, or 12.4."""
+    return f"{expected:,.0f}" if abs(expected - round(expected)) < 0.05 else f"{expected:,.1f}"
+
+
+def found_text(at: AtBudget, anomalies: int) -> str:
+    """Of the anomalies, at an alert budget."""
+    return f"{count_text(at.found)} of {anomalies:,} ({at.recall * 100:.0f} %)"
+
+
+def size_text(n_bytes: int) -> str:
+    """Bytes as people read them."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.1f} {unit}"
+    return f"{n_bytes} B"

@@ -1,0 +1,122 @@
+"""`pv4fad evaluate` measures what was predicted, and says why where it cannot."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import polars as pl
+import pytest
+from sklearn.metrics import average_precision_score
+from tests.evaluation.scored_run import write_data, write_run
+
+from pv4fad.evaluation.scored import default_predictions
+
+
+def test_the_measures_are_those_of_the_predictions(run, data, tables, made, pv4fad):
+    code, text, _ = pv4fad("evaluate", run, data, "--json")
+    assert code == 0
+    result = json.loads(text)
+    labels = tables.test.transactions["Label"].to_numpy()
+    assert (result["transactions"], result["anomalies"]) == (len(labels), labels.sum())
+    joint, alone = result["detectors"]
+    for one, column in ((joint, "Score"), (alone, "LocalScore")):
+        expected = average_precision_score(labels, made[column].to_numpy())
+        assert one["average_precision"]["value"] == pytest.approx(expected)
+    assert joint["average_precision"]["value"] == 1
+    for at in joint["budgets"]:
+        assert at["precision"] == 1
+        assert at["found"] == at["alerts"]
+    assert alone["average_precision"]["value"] < 1
+    assert "another draw of the noise" in result["intervals"]
+
+
+def test_the_table_shows_the_run_beside_the_payment_network_alone(run, data, pv4fad):
+    code, text, _ = pv4fad("evaluate", run, data)
+    assert code == 0
+    for part in ("with the banks", "payment network alone", "ε = 1", "1.00 (1.00 to 1.00)"):
+        assert part in text
+
+
+def test_predictions_in_another_order_are_measured_alike(run, data, made, tmp_path, pv4fad):
+    other = tmp_path / "other.csv"
+    made.reverse().write_csv(other)
+    first, second = (
+        pv4fad("evaluate", run, data, "--json", *words)[1]
+        for words in ((), ("--predictions", other))
+    )
+    assert first == second
+
+
+def test_without_a_local_score_there_is_no_comparison_and_it_says_so(run, data, made, pv4fad):
+    made.select("MessageId", "Score").write_csv(default_predictions(run))
+    code, text, _ = pv4fad("evaluate", run, data)
+    assert code == 0
+    assert "payment network alone" not in text.split("Intervals")[0]
+    assert "have no column LocalScore" in text
+
+
+def test_the_plot_is_one_svg_with_a_curve_for_each_detector(run, data, tmp_path, pv4fad):
+    plot = tmp_path / "curves.svg"
+    code, _, _ = pv4fad("evaluate", run, data, "--plot", plot)
+    assert code == 0
+    root = ET.fromstring(plot.read_text())  # noqa: S314  (written by us)
+    svg = "{http://www.w3.org/2000/svg}"
+    assert root.tag == f"{svg}svg"
+    curves = [
+        one for one in root.iter(f"{svg}path") if "V" in one.get("d") and "line" in one.get("class")
+    ]
+    assert len(curves) == 2
+    assert "average precision 1.00" in root.find(f"{svg}desc").text
+    assert pv4fad("evaluate", run, data, "--plot", plot)[0] == 2  # never overwritten
+
+
+def refusal(pv4fad, *arguments) -> str:
+    code, _, error = pv4fad("evaluate", *arguments)
+    assert code == 2
+    return error
+
+
+def test_a_run_that_was_not_scored_is_told_how(document, data, tmp_path, pv4fad):
+    run = write_run(tmp_path / "run", document, None)
+    error = refusal(pv4fad, run, data)
+    assert "there are no predictions yet" in error
+    assert "pv4fad score RUN DIR --details --out" in error
+
+
+def test_absent_labels_are_named(run, tables, tmp_path, pv4fad):
+    data = write_data(tmp_path / "unlabelled", tables)
+    file = data / "scenario01" / "test" / "swift" / "swift_transaction_test_dataset.csv"
+    pl.read_csv(file, infer_schema=False).drop("Label").write_csv(file)
+    assert "the test split has no column Label" in refusal(pv4fad, run, data)
+
+
+def test_a_period_without_anomalies_is_named(run, tables, tmp_path, pv4fad):
+    data = write_data(tmp_path / "quiet", tables)
+    file = data / "scenario01" / "test" / "swift" / "swift_transaction_test_dataset.csv"
+    quiet = pl.read_csv(file, infer_schema=False).with_columns(Label=pl.lit("0"))
+    quiet.write_csv(file)
+    assert "no transaction of the test split is labelled 1" in refusal(pv4fad, run, data)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (lambda table: table.head(5), "not one prediction for each transaction"),
+        (lambda table: pl.concat([table, table.head(1)]), "each id once"),
+        (lambda table: table.drop("Score"), "and Score"),
+        (lambda table: table.with_columns(Score=pl.lit(None)), "some Score is no number"),
+        (lambda table: table.with_columns(Score=pl.lit("high")), "no readable predictions"),
+    ],
+)
+def test_predictions_that_do_not_fit_are_refused(run, data, made, *, pv4fad, spoil, problem):
+    spoil(made).write_csv(default_predictions(run))
+    assert problem in refusal(pv4fad, run, data)
+
+
+def test_an_unfinished_run_is_refused(document, data, tmp_path, pv4fad):
+    unfinished = document.model_copy(update={"state": "unfinished"})
+    run = write_run(tmp_path / "run", unfinished, None)
+    assert "not finished" in refusal(pv4fad, run, data)
+
+
+def test_a_folder_that_is_no_run_is_refused(data, tmp_path, pv4fad):
+    assert "holds no run" in refusal(pv4fad, tmp_path, data)

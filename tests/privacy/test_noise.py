@@ -119,12 +119,21 @@ def test_noise_is_fresh_and_of_the_wanted_length():
 @given(
     rate=st.fractions(Fraction(1, 10_000), 1000, max_denominator=10**20),
     n_bits=st.sampled_from([64, 128, 192]),
+    added=st.sampled_from([0, 1]),
 )
-def test_digits_of_the_exponential_are_exact(rate, n_bits):
+def test_digits_of_the_exponential_are_exact(rate, n_bits, added):
     many = Context(prec=600)
-    value = many.exp(many.divide(Decimal(-rate.numerator), Decimal(rate.denominator)))
-    expected = int(many.multiply(value, Decimal(2**n_bits)))
-    assert noise._exp_digits(rate, n_bits) == expected
+    value = many.exp(many.divide(Decimal(rate.numerator), Decimal(rate.denominator)))
+    expected = int(many.divide(Decimal(2**n_bits), many.add(value, added)))
+    assert noise._exp_digits(rate, n_bits, added) == expected
+
+
+def test_wide_noise_is_drawn_digit_by_digit():
+    # 40,000 draws with Δ/ε = 1000, ten digits.  The score has standard deviation 1, and mean 20 if
+    # the scale is a tenth too large.
+    draws = discrete_laplace(Fraction(1, 1000), 1, 40_000)
+    assert abs(scale_z(draws, 1 / 1000)) < ONE_IN_A_MILLION_Z
+    assert scale_z(draws, 1.1 / 1000) > ONE_IN_A_MILLION_Z
 
 
 def test_a_tie_is_decided_by_the_next_digits(monkeypatch):

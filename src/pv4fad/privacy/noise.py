@@ -8,6 +8,8 @@ discrete Laplace distribution itself, for banks that each add all of the noise.
 Pólya draws come by rejection.  A trial counts i = 1, 2, …: it stops with probability 1−α, having
 reached i−1, and otherwise survives with probability (i−1+1/H)/i or is discarded.  So it returns k
 with probability (1−α) α^k c_k; on average 1/(1−α) steps lead to a draw, whatever H is.
+For H = 1 there is a shorter way: α^x is a product over the binary digits of x, which are therefore
+independent, so that log2(1/(1−α)) decisions and a short trial make a draw.
 
 *Exact* means that every decision has exactly its probability p, rational or not: uniform random
 bits are compared with the binary digits of p, 64 at a time, and in the rare case that all of these
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil, exp, expm1, log
 
 import numpy as np
@@ -104,6 +106,8 @@ def _checked_rate(epsilon: Fraction, sensitivity: int) -> Fraction:
 
 def _polya(rate: Fraction, honest_parties: int, n: int) -> NDArray[np.int64]:
     """`n` draws of Pólya(1/honest_parties, exp(−rate))."""
+    if honest_parties == 1:
+        return _geometric(rate, n)
     trials_per_draw = exp(-_ln_1m_exp(float(rate)) * (1 - 1 / honest_parties))
     draws = np.empty(0, np.int64)
     while len(draws) < n:
@@ -111,6 +115,22 @@ def _polya(rate: Fraction, honest_parties: int, n: int) -> NDArray[np.int64]:
         found = _polya_trials(rate, honest_parties, min(n_trials, _MAX_TRIALS))
         draws = np.concatenate([draws, found])
     return draws[:n]
+
+
+def _geometric(rate: Fraction, n: int) -> NDArray[np.int64]:
+    """`n` draws with P(x) ∝ exp(−rate·x), digit by digit.
+
+    x = Σ_{i<m} b_i 2^i + 2^m·y: b_i is 1 with probability 1/(1 + exp(rate·2^i)), and y is drawn
+    like x with rate·2^m, for which a trial ends after a step or two.
+    """
+    n_digits = 0
+    draws = np.zeros(n, np.int64)
+    while rate < 1:
+        digits = _bernoulli(partial(_exp_digits, rate, added=1), n)
+        draws += digits.astype(np.int64) << n_digits
+        rate *= 2
+        n_digits += 1
+    return draws + (_polya_trials(rate, 1, n) << n_digits)
 
 
 def _polya_trials(rate: Fraction, honest_parties: int, n_trials: int) -> NDArray[np.int64]:
@@ -157,11 +177,11 @@ def _digits_of(probability: Fraction) -> Digits:
 
 
 @lru_cache(maxsize=256)
-def _exp_digits(rate: Fraction, n_bits: int) -> int:
-    """exp(−rate)·2^n_bits, rounded down; exact."""
+def _exp_digits(rate: Fraction, n_bits: int, added: int = 0) -> int:
+    """2^n_bits / (added + exp(rate)), rounded down; exact."""
     precision = n_bits + _WORD_BITS
     while True:
-        below, above = _exp_bounds(rate, precision)
+        below, above = (added * 2**precision + x for x in _exp_bounds(rate, precision))
         shifted = 1 << (n_bits + precision)
         if shifted // above == shifted // below:
             return shifted // below

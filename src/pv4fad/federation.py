@@ -7,11 +7,12 @@
     labels    A → S    one share of the labels      A → B  the other (sealed), or to S (released)
 
 Each party acts on its own when a message arrives (`parties`); a federation only carries the
-messages, here with all parties in one process.
+messages: `Federation` with all parties in one process, `pv4fad.flower` over a network.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,12 +33,25 @@ from pv4fad.transport.in_process import InProcessTransport, Observer
 
 
 @dataclass(frozen=True)
-class Federation:
-    """All parties of a run in one process."""
+class LedFederation(ABC):
+    """A federation as its payment network leads it, wherever the others are."""
 
     payment_network: PaymentNetwork
     banks: Sequence[Bank]
-    aggregator: Aggregator
+    """Those in this process."""
+
+    @property
+    @abstractmethod
+    def bank_accounts(self) -> Mapping[str, int]:
+        """How many accounts each bank of the federation declares."""
+
+    @abstractmethod
+    def deliver(self, messages: Iterable[bytes], observer: Observer | None = None) -> None:
+        """Carry messages of the payment network, and all that is sent in answer."""
+
+    @abstractmethod
+    def resume(self, observer: Observer | None = None) -> None:
+        """Carry on after a crash: everybody sends again what may not have arrived."""
 
     def train(
         self, parameters: RunParameters, data: TrainingInput, observer: Observer | None = None
@@ -66,12 +80,21 @@ class Federation:
         self.payment_network.close(run_id, batch)
         return votes
 
+
+@dataclass(frozen=True)
+class Federation(LedFederation):
+    """All parties of a run in one process."""
+
+    aggregator: Aggregator
+
+    @property
+    def bank_accounts(self) -> Mapping[str, int]:
+        return {bank.name: bank.n_accounts for bank in self.banks}
+
     def deliver(self, messages: Iterable[bytes], observer: Observer | None = None) -> None:
-        """Carry messages of the payment network, and all that is sent in answer."""
         self._transport(observer).deliver(self.payment_network.name, messages)
 
     def resume(self, observer: Observer | None = None) -> None:
-        """Carry on after a crash: everybody sends again what may not have arrived."""
         transport = self._transport(observer)
         for party in (self.payment_network, *self.banks, self.aggregator):
             transport.deliver(party.name, party.unanswered())

@@ -12,12 +12,12 @@ For use from Python, with stores in memory or on disk:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from pv4fad.errors import DataError
-from pv4fad.federation import Federation, run_parameters
+from pv4fad.federation import LedFederation, run_parameters
 from pv4fad.forest.forest_file import NONCE_BYTES, commitment
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.parties.bank_table import BankRecords
@@ -69,18 +69,33 @@ def prepare_run(
     transactions: pl.DataFrame, accounts: Mapping[str, pl.DataFrame], settings: TrainingSettings
 ) -> NewRun:
     """The payment network's transactions and each bank's accounts, as the loaders give them."""
-    if not accounts:
+    directory = bank_directory(accounts)
+    sizes = {bank: frame.height for bank, frame in accounts.items()}
+    new = prepare_network_run(transactions, directory, sizes, settings)
+    schema = new.training.forest.schema
+    records = {bank: bank_records(frame, schema) for bank, frame in accounts.items()}
+    return replace(new, records=records)
+
+
+def prepare_network_run(
+    transactions: pl.DataFrame,
+    directory: Mapping[str, str],
+    bank_accounts: Mapping[str, int],
+    settings: TrainingSettings,
+) -> NewRun:
+    """The payment network's part alone; the banks bring their records themselves.
+
+    `directory`: BIC → bank; `bank_accounts`: how many accounts each bank declares.
+    """
+    if not bank_accounts:
         raise DataError("there are no banks beside the payment network")
     seed = settings.seed
     if seed is None:
         seed = int.from_bytes(secret_bytes(_SEED_BYTES), "big")
-    directory = bank_directory(accounts)
     training = prepare_payment_network(transactions, directory, settings, seed).training
-    schema = training.forest.schema
-    records = {bank: bank_records(frame, schema) for bank, frame in accounts.items()}
     parameters = run_parameters(
         training,
-        {bank: len(one.bare_ids) for bank, one in records.items()},
+        bank_accounts,
         bound=settings.bound,
         epsilon=settings.exact_epsilon,
         noise=settings.noise_mode,
@@ -93,10 +108,10 @@ def prepare_run(
         nonce=secret_bytes(NONCE_BYTES).hex(),
         transactions=fingerprint(transactions),
     )
-    return NewRun(parameters, training, records, private)
+    return NewRun(parameters, training, {}, private)
 
 
-def begin_run(federation: Federation, new: NewRun, observer: Observer | None = None) -> None:
+def begin_run(federation: LedFederation, new: NewRun, observer: Observer | None = None) -> None:
     """Propose the run and carry it through."""
     run_id = new.parameters.run_id
     with federation.payment_network.store.transaction() as tx:

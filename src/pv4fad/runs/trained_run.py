@@ -1,4 +1,4 @@
-"""A model with all its parties at hand: it scores, and it matches anew.
+"""A model whose parties can be reached: it scores, and it matches anew.
 
 Everything here can be interrupted at any moment and asked for again: what is under way is carried
 on, what is over is not repeated.
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import DataError
-from pv4fad.federation import Federation, match_parameters
+from pv4fad.federation import LedFederation, match_parameters
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.scoring_tables import ScoringInput
@@ -29,7 +29,7 @@ class TrainedRun:
 
     def __init__(
         self,
-        federation: Federation,
+        federation: LedFederation,
         parameters: RunParameters,
         directory: Mapping[str, str],
         report: Report = lambda _: None,
@@ -146,7 +146,7 @@ class TrainedRun:
             self._model.sizes.n_trees,
             broadcast=any(plan.broadcast for plan in self._model.tables),
         )
-        accounts = {bank.name: bank.n_accounts for bank in self._federation.banks}
+        accounts = self._federation.bank_accounts
         parameters, named = match_parameters(self._model, tables, accounts, epoch)
         self.meter.expect(MATCH, messages_of_match(parameters))
         self._federation.rematch(parameters, named, replace=replace, observer=self.meter)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pv4fad.errors import ParameterError, ProtocolError
-from pv4fad.federation import Federation
+from pv4fad.federation import LedFederation
 from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.parties.store import Store
@@ -77,7 +77,7 @@ def resume(
     records = {bank: bank_records(frame, schema) for bank, frame in accounts.items()}
     honest_banks = document.parameters.honest_banks
     with members(folder, records, site, create=True, honest_banks=honest_banks) as federation:
-        return _carry_through(folder, document, federation, federation.resume, report)
+        return carry_through(folder, document, federation, federation.resume, report)
 
 
 def _start(
@@ -93,7 +93,7 @@ def _start(
     honest_banks = new.parameters.honest_banks
     with members(folder, new.records, site, create=True, honest_banks=honest_banks) as federation:
         begin = partial(begin_run, federation, new)
-        return _carry_through(folder, document, federation, begin, report)
+        return carry_through(folder, document, federation, begin, report)
 
 
 def _prepare(split: Path, settings: TrainingSettings) -> NewRun:
@@ -102,13 +102,14 @@ def _prepare(split: Path, settings: TrainingSettings) -> NewRun:
     return prepare_run(tables.transactions.frame, accounts, settings)
 
 
-def _carry_through(
+def carry_through(
     folder: RunFolder,
     document: RunDocument,
-    federation: Federation,
+    federation: LedFederation,
     begin: Callable[[Observer], None],
     report: Report,
 ) -> RunDocument:
+    """From the first message, or the first one sent again, to the model."""
     meter = Meter(document.parameters, report, phases=document.phases, traffic=document.traffic)
 
     def observe(message: Message, size_bytes: int) -> None:
@@ -117,7 +118,7 @@ def _carry_through(
 
     begin(observe)
     meter.stop()
-    if _stage(federation.payment_network.store, document.run_id) != "Trained":
+    if stage_of(federation.payment_network.store, document.run_id) != "Trained":
         raise ProtocolError(f"run {document.run_id} came to a halt before the model was complete")
     finished = _with_costs(document, meter).model_copy(
         update={"state": "finished", "finished": datetime.now(UTC)}
@@ -138,12 +139,12 @@ def _training_of_proposed_run(
         return None
     with folder.stores([PAYMENT_NETWORK], passphrase) as stores:
         store = stores[PAYMENT_NETWORK]
-        if _stage(store, document.run_id) is None:
+        if stage_of(store, document.run_id) is None:
             return None
         return read_training_record(store, document.run_id)
 
 
-def _stage(store: Store, run_id: str) -> str | None:
+def stage_of(store: Store, run_id: str) -> str | None:
     """The name of the party's stage in a run."""
     with store.transaction() as tx:
         run = RunRecords(tx, run_id)

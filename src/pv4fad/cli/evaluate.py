@@ -14,12 +14,13 @@ from pv4fad.cli.console import out, print_json
 from pv4fad.evaluation.evaluate import ALONE, Detector, Evaluation, evaluate
 from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_predictions
 from pv4fad.report.charts import precision_recall
-from pv4fad.report.style import STAND_ALONE
+from pv4fad.report.style import drawing_style
 from pv4fad.report.words import estimate_text, found_text
 from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.partition import scoring_splits
 from pv4fad.runs.predictions import require_new_file
+from pv4fad.runs.scoring_record import require_run
 
 NOT_COMPARED = (
     f"The predictions have no column {LOCAL_SCORE}, so they are not compared with what the payment"
@@ -65,10 +66,12 @@ def command(
     if plot is not None:
         require_new_file(plot)
     _, test = scoring_splits(folder, scenario)
-    scored = ScoredTransactions.read(test, predictions or default_predictions(run))
+    predictions = predictions or default_predictions(run)
+    require_run(predictions, document.run_id)
+    scored = ScoredTransactions.read(test, predictions)
     result = evaluate(scored, test)
     if plot is not None:
-        drawing = precision_recall(result.detectors).svg(stand_alone_style=STAND_ALONE)
+        drawing = precision_recall(result.detectors).svg(stand_alone_style=drawing_style())
         plot.write_text(drawing + "\n", encoding="utf-8")
     if as_json:
         print_json(_summary(document, result))

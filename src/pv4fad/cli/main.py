@@ -20,6 +20,7 @@ from pv4fad.cli import (
     ledger,
     match,
     params,
+    report,
     score,
     train,
     verify,
@@ -47,6 +48,7 @@ app.command("train")(train.command)
 app.command("score")(score.command)
 app.command("verify")(verify.command)
 app.command("evaluate")(evaluate.command)
+app.command("report")(report.command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -45,13 +45,11 @@ class ScoredTransactions:
         """A test split, and the file that `pv4fad score` made for it."""
         source = read_partition(split).transactions
         transactions = load_transactions(source, labels_required=False)
-        made = _read_predictions(predictions)
+        made = read_predictions(predictions)
         ids = transactions.frame["MessageId"]
         if made.height != len(ids) or not ids.is_in(made["MessageId"].implode()).all():
             raise DataError(f"{predictions}: not one prediction for each transaction of {source}")
         labels = transactions.frame[LABEL].to_numpy() if transactions.has_labels else None
-        # The details of predictions have a Label too: what was predicted, not what is true.
-        made = made.rename({LABEL: "PredictedLabel"}, strict=False)
         table = transactions.frame.join(made, on="MessageId", how="left", maintain_order="left")
         return cls(table, labels)
 
@@ -76,7 +74,8 @@ class ScoredTransactions:
         return self.labels
 
 
-def _read_predictions(path: Path) -> pl.DataFrame:
+def read_predictions(path: Path) -> pl.DataFrame:
+    """What `pv4fad score` wrote, in its order; what it predicted is called PredictedLabel."""
     if not path.is_file():
         raise DataError(
             f"{path}: there are no predictions yet; make them with"
@@ -93,4 +92,5 @@ def _read_predictions(path: Path) -> pl.DataFrame:
     for column in {SCORE, LOCAL_SCORE} & set(table.columns):
         if not table[column].is_finite().fill_null(False).all():
             raise DataError(f"{path}: some {column} is no number")
-    return table
+    # Details have a Label too: what was predicted, not what is true.
+    return table.rename({LABEL: "PredictedLabel"}, strict=False)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pv4fad.evaluation.evaluate import Detector
 from pv4fad.evaluation.measures import Curve
@@ -36,7 +37,6 @@ class Bar:
     value: float
     said: str
     start: float = 0.0
-    series: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Panel:
     """One histogram: the share of some transactions at 0, 1, 2, ..."""
 
     label: str
-    shares: Sequence[float]
+    shares: NDArray[np.float64]
     series: int = 0
 
 
@@ -83,7 +83,7 @@ def histogram(name: str, title: str, x_title: str, panels: Sequence[Panel]) -> F
     parts: list[Markup] = []
     for number, panel in enumerate(panels):
         top, bottom = 26.0 + pitch * number, 112.0 + pitch * number
-        marks = ticks(max(panel.shares) * 100, most=4)
+        marks = ticks(float(panel.shares.max()) * 100, most=4)
         y = Scale(marks[-1], bottom, top)
         parts += [label(LEFT, top - 10, panel.label), rows_of_grid(y, marks, " %")]
         parts += [
@@ -96,7 +96,7 @@ def histogram(name: str, title: str, x_title: str, panels: Sequence[Panel]) -> F
                 height=max(round(y(0) - y(100 * share), 1), _SLIVER),
                 class_=f"bar s{panel.series}",
             )
-            for value, share in enumerate(panel.shares)
+            for value, share in enumerate(panel.shares.tolist())
             if share > 0
         ]
     end = 112.0 + pitch * (len(panels) - 1)
@@ -131,7 +131,7 @@ def bars(name: str, title: str, x_title: str, unit: str, rows: Sequence[Bar]) ->
                 y=base + 5,
                 width=max(round(end - begin, 1), _SLIVER),
                 height=9,
-                class_=f"bar s{row.series}",
+                class_="bar s0",
             ),
         ]
     parts.append(label(RIGHT / 2, bottom + 32, x_title, "middle"))

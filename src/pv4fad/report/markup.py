@@ -35,7 +35,7 @@ def join(parts: Iterable[Content], between: str = "") -> Markup:
     return Markup(text(between).join(text(part) for part in parts))
 
 
-def tag(name: str, *content: Content, **attributes: Content) -> Markup:
+def tag(name: str, /, *content: Content, **attributes: Content) -> Markup:
     """An element.  `class_` is class, `aria_label` is aria-label; None leaves an attribute out."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'

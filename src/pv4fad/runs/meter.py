@@ -79,6 +79,31 @@ class Progress:
 Report = Callable[[Progress], object]
 
 
+class TrafficCount:
+    """Messages and bytes by kind and direction."""
+
+    def __init__(self, traffic: Iterable[Traffic] = ()) -> None:
+        """`traffic`: what was counted before."""
+        self._messages: Counter[tuple[str, str, str]] = Counter()
+        self._bytes: Counter[tuple[str, str, str]] = Counter()
+        for one in traffic:
+            self._messages[one.kind, one.sender, one.receiver] = one.messages
+            self._bytes[one.kind, one.sender, one.receiver] = one.bytes
+
+    def add(self, message: Message, size_bytes: int) -> None:
+        address = message.address
+        direction = (message.kind, role(address.sender), role(address.receiver))
+        self._messages[direction] += 1
+        self._bytes[direction] += size_bytes
+
+    def counted(self) -> tuple[Traffic, ...]:
+        return tuple(
+            Traffic(kind=kind, sender=sender, receiver=receiver, messages=n, bytes=size)
+            for (kind, sender, receiver), n in self._messages.items()
+            for size in (self._bytes[kind, sender, receiver],)
+        )
+
+
 class Meter:
     """An observer of a transport."""
 
@@ -96,21 +121,14 @@ class Meter:
         self._totals = messages_of_phases(parameters)
         self._costs = {phase: PhaseCost(phase=phase) for phase in PHASES}
         self._costs |= {cost.phase: cost for cost in phases}
-        self._messages: Counter[tuple[str, str, str]] = Counter()
-        self._bytes: Counter[tuple[str, str, str]] = Counter()
-        for one in traffic:
-            self._messages[one.kind, one.sender, one.receiver] = one.messages
-            self._bytes[one.kind, one.sender, one.receiver] = one.bytes
+        self._traffic = TrafficCount(traffic)
         self._working_on: str | None = "propose"
         self._since = time.monotonic()
 
     def __call__(self, message: Message, size_bytes: int) -> None:
         """A message is about to be handed over."""
-        address, phase = message.address, _phase_of(message)
-        direction = (message.kind, role(address.sender), role(address.receiver))
-        self._messages[direction] += 1
-        self._bytes[direction] += size_bytes
-        self._add(phase, messages=1, size_bytes=size_bytes)
+        self._traffic.add(message, size_bytes)
+        self._add(_phase_of(message), messages=1, size_bytes=size_bytes)
         self._switch_to(self._phase_of_work(message))
 
     def stop(self) -> None:
@@ -123,11 +141,7 @@ class Meter:
 
     @property
     def traffic(self) -> tuple[Traffic, ...]:
-        return tuple(
-            Traffic(kind=kind, sender=sender, receiver=receiver, messages=n, bytes=size)
-            for (kind, sender, receiver), n in self._messages.items()
-            for size in (self._bytes[kind, sender, receiver],)
-        )
+        return self._traffic.counted()
 
     def _switch_to(self, phase: str | None) -> None:
         now, before = time.monotonic(), self._working_on

@@ -3,7 +3,7 @@
     1. prepare   the payment network's features continue from the transactions it trained on
     2. match     accounts that it has not met before; always, also if there are none
     3. score     batch by batch; after each message all is on disk
-    4. write     the predictions, in one piece
+    4. write     the predictions, in one piece, and beside them what they cost
 
 Killed anywhere, the same call carries on and gives the same predictions.
 """
@@ -38,6 +38,7 @@ from pv4fad.runs.predictions import (
     write_predictions,
 )
 from pv4fad.runs.prepare import bank_directory, bank_records, fingerprint
+from pv4fad.runs.scoring_record import ScoringRecord, write_record
 from pv4fad.runs.scoring_rows import Batching, scoring_rows
 from pv4fad.runs.site import Site, load_banks, members
 from pv4fad.runs.trained_run import TrainedRun
@@ -89,7 +90,12 @@ def score(
         )
         write_predictions(out, in_order(table, order))
         run.finish_scoring()
-    return Scored(document, len(rows), run.layers, (prepared, *run.meter.phases))
+        phases = (prepared, *run.meter.phases)
+        write_record(
+            out,
+            ScoringRecord(run_id=document.run_id, phases=phases, traffic=run.meter.traffic),
+        )
+    return Scored(document, len(rows), run.layers, phases)
 
 
 def _load(train: Path, test: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series | None]:

@@ -11,7 +11,7 @@ import time
 from pv4fad.protocol.messages import Receipt
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Message
-from pv4fad.runs.meter import PREPARE, PhaseCost, Progress, Report
+from pv4fad.runs.meter import PREPARE, PhaseCost, Progress, Report, Traffic, TrafficCount
 
 MATCH, SCORE = "match", "score"
 SCORING_PHASES = (PREPARE, MATCH, SCORE)
@@ -32,6 +32,7 @@ class ScoringMeter:
         self._report = report
         self._costs = {phase: PhaseCost(phase=phase) for phase in (MATCH, SCORE)}
         self._totals = dict.fromkeys(self._costs, 0)
+        self._traffic = TrafficCount()
         self._running: str | None = None
         self._since = time.monotonic()
 
@@ -45,6 +46,7 @@ class ScoringMeter:
         kind = message.of.split("/")[3] if isinstance(message, Receipt) else message.kind
         phase = MATCH if kind in _KINDS_OF_MATCH else SCORE
         self._switch_to(phase)
+        self._traffic.add(message, size_bytes)
         self._add(phase, messages=1, size_bytes=size_bytes)
 
     def stop(self) -> None:
@@ -55,6 +57,10 @@ class ScoringMeter:
     def phases(self) -> tuple[PhaseCost, ...]:
         """Those that there were."""
         return tuple(cost for cost in self._costs.values() if cost.messages)
+
+    @property
+    def traffic(self) -> tuple[Traffic, ...]:
+        return self._traffic.counted()
 
     def _switch_to(self, phase: str | None) -> None:
         now, before = time.monotonic(), self._running

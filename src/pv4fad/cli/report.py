@@ -1,0 +1,63 @@
+"""`pv4fad report`: a run as one HTML file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from pv4fad.cli.console import out
+from pv4fad.cli.evaluate import Predictions
+from pv4fad.cli.federation_key import KeyFile, federation_passphrase
+from pv4fad.errors import DataError
+from pv4fad.evaluation.scored import default_predictions
+from pv4fad.parties.sealing import ENVIRONMENT, Passphrase
+from pv4fad.report.content import gather
+from pv4fad.report.page import page
+from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.partition import scoring_splits
+from pv4fad.runs.predictions import require_new_file
+
+
+def command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="The data that was scored.", show_default=False),
+    ] = None,
+    *,
+    report: Annotated[Path, typer.Option("--out", metavar="FILE", help="New HTML file.")] = Path(
+        "report.html"
+    ),
+    predictions: Predictions = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="Which scenario, if DIR has several.")
+    ] = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Write a report on a run: what was found, what is private, who saw what, what it cost.
+
+    One file without scripts that asks for nothing from outside. It puts together what different
+    parties have: the payment network's alerts, and with the passphrase the ledgers of the banks.
+    What is missing for a part of it is named in the report.
+    """
+    require_new_file(report)
+    if predictions is not None and not predictions.is_file():
+        raise DataError(f"{predictions}: there is no such file")
+    test = None if folder is None else scoring_splits(folder, scenario)[1]
+    content = gather(
+        RunFolder(run), predictions or default_predictions(run), test, _passphrase(key_file)
+    )
+    report.write_text(page(content), encoding="utf-8")
+    out.print(escape(f"The report is in {report}."), soft_wrap=True)
+    for gap in content.gaps:
+        out.print(escape(f"Not in it: {gap.what}: {gap.why}"), soft_wrap=True)
+
+
+def _passphrase(key_file: Path | None) -> Passphrase | None:
+    """None if none is given: ledgers are one part of the report, so nobody is asked to type it."""
+    given = key_file is not None or any(name.startswith(ENVIRONMENT) for name in os.environ)
+    return federation_passphrase(key_file) if given else None

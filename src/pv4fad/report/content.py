@@ -1,0 +1,94 @@
+"""What a report can say about a run, and what is missing for the rest.
+
+    always            run.json
+    if scored         the predictions and their costs
+    with DIR          the transactions behind them; with labels, how good they are
+    with passphrase   the ledger of each bank
+
+What is missing is no error: the report says so, and how to get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from pv4fad.data.schema import LABEL
+from pv4fad.errors import StoreError
+from pv4fad.evaluation.evaluate import ALONE, Evaluation, evaluate
+from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, read_predictions
+from pv4fad.parties.sealing import Passphrase
+from pv4fad.privacy.ledger import Ledger, read_ledger
+from pv4fad.runs.document import RunDocument
+from pv4fad.runs.folder import RUN_FILE, RunFolder
+from pv4fad.runs.scoring_record import ScoringRecord, require_run
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Something that the report does not show, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class ReportContent:
+    """All that there is to show."""
+
+    document: RunDocument
+    predictions: pl.DataFrame | None = field(repr=False)
+    """A row per scored transaction; with DIR, also the transaction and, if known, its Label."""
+    evaluation: Evaluation | None
+    scoring: ScoringRecord | None
+    ledgers: Mapping[str, Ledger] = field(repr=False)
+    gaps: tuple[Gap, ...]
+
+    @property
+    def has_labels(self) -> bool:
+        return self.predictions is not None and LABEL in self.predictions.columns
+
+
+def gather(
+    folder: RunFolder, predictions: Path, test: Path | None, passphrase: Passphrase | None
+) -> ReportContent:
+    """Read what is there.  `predictions` need not exist; `test` is the split that was scored."""
+    document = folder.read()
+    if document is None:
+        raise StoreError(f"{folder.path} holds no run ({RUN_FILE} is missing)")
+    gaps = []
+    if document.state != "finished":
+        gaps.append(Gap("The model", "training is not finished: pv4fad train --resume"))
+    table: pl.DataFrame | None = None
+    evaluation = None
+    scoring = None
+    if not predictions.is_file():
+        command = f"pv4fad score RUN DIR --details --out {predictions}"
+        gaps.append(Gap("Alerts, votes and curves", f"nothing was scored yet: {command}"))
+    elif test is None:
+        scoring, table = require_run(predictions, document.run_id), read_predictions(predictions)
+        gaps.append(Gap("Curves, and the payments of the alerts", "name the data: report RUN DIR"))
+    else:
+        scoring = require_run(predictions, document.run_id)
+        scored = ScoredTransactions.read(test, predictions)
+        table = scored.table
+        if scored.labels is None or not scored.labels.any():
+            why = "has no labels" if scored.labels is None else "has no anomaly"
+            gaps.append(Gap("How good the alerts are", f"the test split {why}"))
+        else:
+            evaluation = evaluate(scored, test)
+    if evaluation is not None and evaluation.of(ALONE) is None:
+        why = f"the predictions have no column {LOCAL_SCORE} (pv4fad score --details)"
+        gaps.append(Gap("The payment network alone", why))
+    if table is not None and scoring is None:
+        gaps.append(Gap("The cost of scoring", "there is no record beside the predictions"))
+    ledgers: dict[str, Ledger] = {}
+    if passphrase is None:
+        gaps.append(Gap("The ledgers of the banks", "sealed: give --key-file"))
+    else:
+        with folder.stores(document.parameters.banks, passphrase) as stores:
+            ledgers = {bank: read_ledger(store) for bank, store in stores.items()}
+    return ReportContent(document, table, evaluation, scoring, ledgers, tuple(gaps))

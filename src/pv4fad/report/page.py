@@ -1,0 +1,263 @@
+"""The report: one HTML file that asks for nothing from outside, without scripts.
+
+Its Content-Security-Policy allows one style, by its hash, and nothing else: should text ever get
+through as markup, a browser would still neither run nor fetch anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from pv4fad.data.schema import LABEL
+from pv4fad.evaluation.evaluate import ALONE, JOINT
+from pv4fad.report.canvas import Figure
+from pv4fad.report.content import ReportContent
+from pv4fad.report.costs import cost_figures
+from pv4fad.report.found import N_ALERTS, alerts_table, found_figures, measures_table
+from pv4fad.report.leakage import LEARNS, PARTIES, RELEASED_LABELS, TOGETHER
+from pv4fad.report.markup import Content, Markup, join, tag
+from pv4fad.report.privacy import bounds_table, claim, claim_facts, ledgers, trust
+from pv4fad.report.style import page_style
+from pv4fad.report.tables import facts, table
+from pv4fad.report.words import count_text, size_text
+from pv4fad.runs.document import RunDocument
+
+_SECTIONS = {
+    "found": "What was found",
+    "privacy": "What is private",
+    "seen": "Who saw what",
+    "costs": "What it cost",
+    "run": "The run",
+}
+HOW_SURE = (
+    "Intervals are a bootstrap over the transactions of this test period. They say nothing about"
+    " another draw of the noise, or about other data. Where an alert budget ends among equal"
+    " scores, the expectation over a random choice among them is counted."
+)
+ALERTS = (
+    "Reasons are the payment network's own tests on the way through the trees. They say where a"
+    " payment landed, not how the leaves there vote; what a bank knows about an account is not"
+    " among them."
+)
+SEALED_VOTES = (
+    "The payment network learns the total of each side of a payment, and not the vote of a single"
+    " tree that asks a bank."
+)
+
+
+def page(content: ReportContent) -> str:
+    """The whole file."""
+    style = page_style()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    title = f"PV4FAD report: run {content.document.run_id}"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", style),
+    )
+    sections = {
+        "found": _found(content),
+        "privacy": _privacy(content),
+        "seen": _seen(content),
+        "costs": _costs(content),
+        "run": _run(content.document),
+    }
+    body = tag(
+        "body",
+        _header(content),
+        tag(
+            "main",
+            *(
+                tag("section", tag("h2", _SECTIONS[name]), inner, id=name)
+                for name, inner in sections.items()
+            ),
+        ),
+        tag("footer", f"Written by pv4fad {content.document.program}. One file, no scripts."),
+    )
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _header(content: ReportContent) -> Markup:
+    document = content.document
+    gaps = (tag("li", tag("b", f"{gap.what}: "), gap.why) for gap in content.gaps)
+    missing = join([tag("p", "Not in this report:"), tag("ul", *gaps)]) if content.gaps else None
+    return tag(
+        "header",
+        tag("h1", "Private detection of anomalous payments"),
+        tag(
+            "p",
+            f"Run {document.run_id}, begun {document.begun:%Y-%m-%d %H:%M} UTC: a payment network,"
+            f" {_banks(document)} and an aggregator, none of which showed its data to another.",
+            class_="soft",
+        ),
+        tag("dl", *_cards(content), class_="cards"),
+        tag("nav", *(tag("a", name, href=f"#{key}") for key, name in _SECTIONS.items())),
+        tag("div", missing, class_="notice") if missing else None,
+    )
+
+
+def _cards(content: ReportContent) -> list[Markup]:
+    document = content.document
+    cards = [_card("privacy loss of training", f"ε = {document.privacy.epsilon}", "per account")]
+    evaluation = content.evaluation
+    if evaluation is not None:
+        joint, alone = evaluation.of(JOINT), evaluation.of(ALONE)
+        for one, name in ((joint, "found with the banks"), (alone, "payment network alone")):
+            if one is not None:
+                at = one.budgets[1]
+                found = f"{count_text(at.found)} of {evaluation.anomalies:,}"
+                cards.append(_card(name, found, f"in {at.alerts:,} alerts"))
+    phases = [*document.phases, *(content.scoring.phases if content.scoring else ())]
+    cards += [
+        _card("time", f"{sum(one.seconds for one in phases):,.0f} s", "on this machine"),
+        _card("traffic", size_text(sum(one.bytes for one in phases)), "between all parties"),
+    ]
+    return cards
+
+
+def _card(name: str, value: str, small: str) -> Markup:
+    return tag("div", tag("dt", name), tag("dd", value, tag("small", small)), class_="card")
+
+
+def _found(content: ReportContent) -> Markup:
+    parts: list[Content] = [_whose("what the payment network has; no bank sees any of it")]
+    evaluation, predictions = content.evaluation, content.predictions
+    if evaluation is not None:
+        said = (
+            f"{evaluation.anomalies:,} of {evaluation.transactions:,} transactions of the test"
+            " period are anomalous. Labels were used for this comparison only."
+        )
+        parts += [tag("p", said), measures_table(evaluation), tag("p", HOW_SURE, class_="soft")]
+    figures = found_figures(content)
+    parts.append(_figures(figures, {"votes": SEALED_VOTES, "precision-recall": _DOTS}))
+    if predictions is None:
+        parts.append(tag("p", "Nothing was scored yet.", class_="notice"))
+    else:
+        n = min(N_ALERTS, predictions.height)
+        parts += [tag("h3", f"The {n} highest alerts"), tag("p", ALERTS, class_="soft")]
+        parts.append(alerts_table(predictions))
+        if LABEL not in predictions.columns:
+            parts.append(tag("p", "There are no labels to compare with.", class_="soft"))
+    return join(parts)
+
+
+_DOTS = "Dots: what the alert budgets 0.05, 0.1 and 0.2 % of all transactions find."
+
+
+def _privacy(content: ReportContent) -> Markup:
+    document = content.document
+    kept = content.ledgers
+    shown = ledgers(kept) if kept else tag("p", "Sealed: not read.", class_="notice")
+    return join(
+        [
+            _whose("public: every party of the run has it; a ledger is its bank's own"),
+            claim(document),
+            tag("h3", "The claim, item by item"),
+            claim_facts(document),
+            tag("h3", "What each bank has spent"),
+            shown,
+            tag("h3", "What it rests on"),
+            trust(),
+            tag("h3", "Bounds"),
+            bounds_table(document.bounds),
+        ]
+    )
+
+
+def _seen(content: ReportContent) -> Markup:
+    traffic = [*content.document.traffic, *(content.scoring.traffic if content.scoring else ())]
+    messages = [
+        (
+            one.kind,
+            f"{_role(one.sender)} → {_role(one.receiver)}",
+            f"{one.messages:,}",
+            size_text(one.bytes),
+            _learned(one.kind, one.receiver, content.document),
+        )
+        for one in traffic
+    ]
+    return join(
+        [
+            _whose("public: follows from the protocol, whatever the data"),
+            table(["party", "learns, beyond its own data", "does not learn"], PARTIES),
+            tag("h3", "If parties put together what they have"),
+            table(["together", "they learn"], TOGETHER),
+            tag("h3", "Message by message"),
+            table(
+                ["message", "from → to", "number", "size", "the receiver learns"],
+                messages,
+                numbers=[2, 3],
+            ),
+        ]
+    )
+
+
+def _learned(kind: str, receiver: str, document: RunDocument) -> str:
+    if kind == "label-masks" and receiver == "payment-network":
+        return RELEASED_LABELS
+    if kind == "score-reply" and receiver == "aggregator":
+        return LEARNS["noisy-sums"]
+    return LEARNS.get(kind, "see the protocol")
+
+
+def _costs(content: ReportContent) -> Markup:
+    captions = dict.fromkeys(("training", "scoring"), _OVERLAP)
+    return join(
+        [
+            _whose("public; all parties on one machine, so nothing travelled over a network"),
+            _figures(cost_figures(content), captions),
+        ]
+    )
+
+
+_OVERLAP = "Shown one after the other; in truth phases of several banks overlap."
+
+
+def _run(document: RunDocument) -> Markup:
+    sizes, parameters = document.sizes, document.parameters
+    shown: list[tuple[str, Content]] = [
+        ("run id", document.run_id),
+        ("state", document.state),
+        ("banks", ", ".join(f"{bank} ({n:,} accounts)" for bank, n in parameters.banks.items())),
+        ("forest", f"{sizes.trees} trees, {sizes.sums:,} sums, {sizes.red_leaves:,} red leaves"),
+        ("model", parameters.mode),
+        ("plaintext modulus", f"{sizes.plain_modulus:,}"),
+        ("blocks", ", ".join(f"{table_}: {n}" for table_, n in sizes.blocks.items())),
+        ("commitment to the trees", tag("code", document.structure_commitment)),
+        ("program", f"pv4fad {document.program}"),
+    ]
+    return join([_whose("public: run.json"), facts(shown)])
+
+
+def _figures(figures: list[Figure], captions: dict[str, str]) -> Markup:
+    drawn = (
+        tag(
+            "figure",
+            tag("h3", one.title),
+            one.svg(),
+            tag("figcaption", captions[one.name]) if one.name in captions else None,
+            id=f"figure-{one.name}",
+        )
+        for one in figures
+    )
+    return tag("div", *drawn, class_="figures")
+
+
+def _whose(words: str) -> Markup:
+    return tag("p", words, class_="whose")
+
+
+def _banks(document: RunDocument) -> str:
+    n = len(document.parameters.banks)
+    return "one bank" if n == 1 else f"{n} banks"
+
+
+def _role(party: str) -> str:
+    return party.replace("-", " ")

@@ -1,0 +1,69 @@
+"""Beside a file of predictions: which run made them, and what that cost.
+
+predictions.csv           what was predicted
+predictions.record.json   this
+
+The payment network's own, like the predictions.  A scoring that was interrupted and carried on has
+the costs of its last call.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from pv4fad import __version__
+from pv4fad.errors import DataError, ParameterError
+from pv4fad.forest.validated import ValidatedModel
+from pv4fad.runs.meter import PhaseCost, Traffic
+
+
+class ScoringRecord(ValidatedModel):
+    """Where predictions come from."""
+
+    format: Literal["pv4fad scoring"] = "pv4fad scoring"
+    version: Literal[1] = 1
+    program: str = __version__
+    run_id: str
+    phases: tuple[PhaseCost, ...]
+    traffic: tuple[Traffic, ...]
+
+
+def record_path(predictions: Path) -> Path:
+    """Where the record of a file of predictions is."""
+    return predictions.with_suffix(".record.json")
+
+
+def write_record(predictions: Path, record: ScoringRecord) -> None:
+    """All of it or nothing; for the eyes of the owner only."""
+    path = record_path(predictions)
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)  # of a run that was killed here
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(record.model_dump_json(indent=2) + "\n")
+    new.replace(path)
+
+
+def read_record(predictions: Path) -> ScoringRecord | None:
+    """None if there is none: predictions may come from elsewhere."""
+    path = record_path(predictions)
+    try:
+        return ScoringRecord.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValidationError, ParameterError, UnicodeDecodeError):
+        raise DataError(f"{path}: damaged, or of another version") from None
+
+
+def require_run(predictions: Path, run_id: str) -> ScoringRecord | None:
+    """The record, if there is one; DataError if another run made these predictions."""
+    record = read_record(predictions)
+    if record is not None and record.run_id != run_id:
+        raise DataError(
+            f"{predictions}: made by the run {record.run_id}, and this is the run {run_id}"
+        )
+    return record

@@ -106,11 +106,26 @@ class Browser:
         ]
 
     def requests(self) -> list[str]:
-        """The addresses that were asked for since the page was opened."""
+        """The addresses that the page wanted since it was opened."""
         return [
             event["params"]["request"]["url"]
             for event in self.events
             if event.get("method") == "Network.requestWillBeSent"
+        ]
+
+    def blocked(self) -> list[str]:
+        """The addresses that the page's own policy kept from being fetched."""
+        refused = {
+            event["params"]["requestId"]
+            for event in self.events
+            if event.get("method") == "Network.loadingFailed"
+            and event["params"].get("blockedReason") == "csp"
+        }
+        return [
+            event["params"]["request"]["url"]
+            for event in self.events
+            if event.get("method") == "Network.requestWillBeSent"
+            and event["params"]["requestId"] in refused
         ]
 
     def _read(self) -> dict[str, Any]:

@@ -74,15 +74,13 @@ def rows_of_grid(y: Scale, marks: Iterable[float], unit: str = "") -> Markup:
     )
 
 
-def columns_of_grid(
-    x: Scale, marks: Iterable[float], top: float, bottom: float, unit: str = ""
-) -> Markup:
+def columns_of_grid(x: Scale, marks: Iterable[float], top: float, bottom: float) -> Markup:
     """Vertical lines with their values below."""
     return join(
         join(
             [
                 tag("path", d=f"M{x(mark)} {top}V{bottom}", class_="grid"),
-                label(x(mark), bottom + 14, short(mark) + unit, "middle", "tick"),
+                label(x(mark), bottom + 14, short(mark), "middle", "tick"),
             ]
         )
         for mark in marks

@@ -112,12 +112,12 @@ def histogram(name: str, title: str, x_title: str, panels: Sequence[Panel]) -> F
     return Figure(name, title, f"{x_title}. {means}.", end + 40, join(parts))
 
 
-def bars(name: str, title: str, x_title: str, unit: str, rows: Sequence[Bar]) -> Figure:
+def bars(name: str, title: str, x_title: str, rows: Sequence[Bar]) -> Figure:
     """Horizontal bars, each with its label above it."""
     pitch, bottom = 34, 8.0 + 34 * len(rows)
     marks = ticks(max((row.start + row.value for row in rows), default=0))
     x = Scale(marks[-1], 4, RIGHT - 10)
-    parts = [columns_of_grid(x, marks, 6, bottom, unit)]
+    parts = [columns_of_grid(x, marks, 6, bottom)]
     for number, row in enumerate(rows):
         base = 18 + pitch * number
         begin, end = x(row.start), x(row.start + row.value)

@@ -47,7 +47,7 @@ def timeline(name: str, title: str, phases: Sequence[PhaseCost]) -> Figure:
         for cost, start in zip(shown, starts, strict=False)
     ]
     total = sum(cost.seconds for cost in shown)
-    return bars(name, title, f"seconds, {total:.0f} in all", " s", rows)
+    return bars(name, title, f"seconds, {total:.0f} in all", rows)
 
 
 def _cost(cost: PhaseCost) -> str:
@@ -67,7 +67,7 @@ def volumes(name: str, title: str, traffic: Sequence[Traffic]) -> Figure:
         if one.kind != Receipt.kind
     ]
     total = size_text(sum(one.bytes for one in traffic))
-    return bars(name, title, f"megabytes, {total} in all", "", rows)
+    return bars(name, title, f"megabytes, {total} in all", rows)
 
 
 def _role(party: str) -> str:

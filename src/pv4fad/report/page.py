@@ -30,6 +30,10 @@ _SECTIONS = {
     "costs": "What it cost",
     "run": "The run",
 }
+WHOSE = (
+    "All of them ran on one machine here, so this page can put together what in a real federation"
+    " different parties hold; each section says whose it is."
+)
 HOW_SURE = (
     "Intervals are a bootstrap over the transactions of this test period. They say nothing about"
     " another draw of the noise, or about other data. Where an alert budget ends among equal"
@@ -97,6 +101,7 @@ def _header(content: ReportContent) -> Markup:
             f" {_banks(document)} and an aggregator, none of which showed its data to another.",
             class_="soft",
         ),
+        tag("p", WHOSE, class_="soft"),
         tag("dl", *_cards(content), class_="cards"),
         tag("nav", *(tag("a", name, href=f"#{key}") for key, name in _SECTIONS.items())),
         tag("div", missing, class_="notice") if missing else None,

@@ -44,6 +44,7 @@ def claim_facts(document: RunDocument) -> Markup:
             ("δ", _delta(document)),
             ("who adds the noise", f"{privacy.noise}: {noise}"),
             ("honest banks assumed", _honest(privacy, len(document.parameters.banks))),
+            ("protects against", "the payment network, the aggregator, and other banks as above"),
             ("composition", "runs add up, over all versions of an account file; no amplification"),
         ]
     )

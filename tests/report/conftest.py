@@ -1,0 +1,97 @@
+"""A scored run with ledgers, whose data is hostile, and the report on it."""
+
+from datetime import UTC, datetime
+from fractions import Fraction
+
+import polars as pl
+import pytest
+from tests.evaluation.conftest import data, document, pv4fad, tables  # noqa: F401
+from tests.evaluation.scored_run import predictions, write_data, write_run
+
+from pv4fad.evaluation.scored import default_predictions
+from pv4fad.parties.disk_store import DiskStore
+from pv4fad.parties.sealing import Passphrase
+from pv4fad.privacy.ledger import Expense, set_limit, spend
+from pv4fad.report.content import gather
+from pv4fad.report.page import page
+from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.meter import PhaseCost, Traffic
+from pv4fad.runs.scoring_record import ScoringRecord, write_record
+
+PASSPHRASE = "correct horse battery"
+HOSTILE = '"><script>document.title="owned"</script><img src=https://example.org/x onerror=a()>'
+LONG = "M" * 3000
+
+
+def spoiled(transactions: pl.DataFrame) -> pl.DataFrame:
+    """The ids of the first anomalies are an attack on the page, and too long for any column."""
+    anomalies = transactions.filter(pl.col("Label") == 1)["MessageId"]
+    wrong = {anomalies[0]: HOSTILE, anomalies[1]: LONG}
+    return transactions.with_columns(pl.col("MessageId").replace(wrong))
+
+
+def write_ledger(folder, bank: str, run_id: str) -> None:
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    with DiskStore.create(folder, bank, Passphrase(PASSPHRASE)) as store, store.transaction() as tx:
+        set_limit(tx, Fraction(3), now)
+        spend(tx, Expense(run_id, Fraction(1), 1, "one record", "distributed", "ab" * 32, now))
+
+
+@pytest.fixture(scope="session")
+def hostile_data(tables, tmp_path_factory):  # noqa: F811
+    root = write_data(tmp_path_factory.mktemp("hostile"), tables)
+    file = root / "scenario01" / "test" / "swift" / "swift_transaction_test_dataset.csv"
+    spoiled(
+        pl.read_csv(file, infer_schema=False).with_columns(pl.col("Label").cast(int))
+    ).write_csv(file)
+    return root
+
+
+@pytest.fixture(scope="session")
+def run(document, tables, tmp_path_factory):  # noqa: F811
+    """With predictions, their record, and the stores of the banks."""
+    made = predictions(spoiled(tables.test.transactions))
+    made = made.with_columns(Reasons=pl.lit("log_amount >= 9.2 (7 trees); <b>x</b> < 3 (1 tree)"))
+    folder = write_run(tmp_path_factory.mktemp("report") / "run", document, made)
+    phases = {"prepare": 3.0, "match": 12.0, "score": 31.0}
+    record = ScoringRecord(
+        run_id=document.run_id,
+        phases=tuple(
+            PhaseCost(phase=phase, seconds=seconds, messages=2, bytes=10**8)
+            for phase, seconds in phases.items()
+        ),
+        traffic=(
+            Traffic(
+                kind="score-query",
+                sender="payment-network",
+                receiver="bank",
+                messages=2,
+                bytes=290_000_000,
+            ),
+            Traffic(
+                kind="score-reply",
+                sender="bank",
+                receiver="payment-network",
+                messages=2,
+                bytes=12_345,
+            ),
+        ),
+    )
+    write_record(default_predictions(folder), record)
+    for bank in document.parameters.banks:
+        write_ledger(folder / bank, bank, document.run_id)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def whole(run, hostile_data):
+    """All that a report can have."""
+    test = hostile_data / "scenario01" / "test"
+    return gather(RunFolder(run), default_predictions(run), test, Passphrase(PASSPHRASE))
+
+
+@pytest.fixture(scope="session")
+def report(whole, tmp_path_factory):
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    file.write_text(page(whole), encoding="utf-8")
+    return file

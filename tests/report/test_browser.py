@@ -1,0 +1,104 @@
+"""The report as a real browser shows it: from phone to laptop, light and dark."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.report.chromium import Browser, browser, find_chromium
+from tests.report.conftest import HOSTILE
+from tests.report.test_report import FIGURES
+
+WINDOWS = pytest.mark.parametrize(
+    ("width", "scheme"), [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")]
+)
+
+# The boxes of all texts of a figure: outside of it they are cut off, on each other unreadable.
+_TEXTS = """
+(() => {
+  const found = [];
+  for (const svg of document.querySelectorAll('svg')) {
+    const frame = svg.getBoundingClientRect();
+    const boxes = [...svg.querySelectorAll('text')].map(
+      one => [one.textContent, one.getBoundingClientRect()]);
+    boxes.forEach(([words, box], number) => {
+      if (box.left < frame.left - 1 || box.right > frame.right + 1 ||
+          box.top < frame.top - 1 || box.bottom > frame.bottom + 1)
+        found.push(`cut off: ${words}`);
+      for (const [others, other] of boxes.slice(number + 1))
+        if (box.left < other.right && other.left < box.right &&
+            box.top + 2 < other.bottom && other.top + 2 < box.bottom)
+          found.push(`on each other: ${words} | ${others}`);
+    });
+  }
+  return found;
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def tab():
+    program = find_chromium()
+    if program is None:
+        pytest.skip("no Chromium here: apt-get install chromium, or set PV4FAD_CHROMIUM")
+    # Not in the folders of pytest: Chromium is still writing its profile when it is told to end.
+    folder = Path(tempfile.mkdtemp(prefix="pv4fad-chromium-"))
+    with browser(program, folder) as opened:
+        yield opened
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@WINDOWS
+def test_the_report_fits_the_window_without_an_error_or_a_request(tab, report, width, scheme):
+    tab.open(report, width=width, height=800, scheme=scheme)
+    assert tab.problems() == []
+    assert tab.requests() == [report.resolve().as_uri()]
+    assert tab.value("document.documentElement.scrollWidth") <= width
+    # A table that is cut off inside the window would not scroll the page.
+    assert tab.value(
+        "[...document.querySelectorAll('td, dd, p')]"
+        ".every(one => one.scrollWidth <= one.clientWidth + 1)"
+    )
+
+
+@WINDOWS
+def test_all_figures_are_drawn_and_their_texts_can_be_read(tab, report, width, scheme):
+    tab.open(report, width=width, height=800, scheme=scheme)
+    sizes = tab.value(
+        "[...document.querySelectorAll('figure')].map(one => {"
+        " const box = one.querySelector('svg').getBoundingClientRect();"
+        " return [one.id, box.width, box.height]; })"
+    )
+    assert {name.removeprefix("figure-") for name, _, _ in sizes} == FIGURES
+    for name, drawn_width, drawn_height in sizes:
+        assert drawn_width > 250, name
+        assert drawn_height > 80, name
+    assert tab.value(_TEXTS) == []
+
+
+def test_dark_and_light_are_different_and_follow_the_system(tab, report):
+    shades = {}
+    for scheme in ("light", "dark"):
+        tab.open(report, width=1280, height=800, scheme=scheme)
+        shades[scheme] = tab.value("getComputedStyle(document.body).backgroundColor")
+    assert shades == {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 23, 29)"}
+
+
+def test_hostile_text_stays_text(tab, report):
+    tab.open(report, width=1280, height=800)
+    assert tab.value("document.title").startswith("PV4FAD report")
+    assert tab.value("document.querySelectorAll('script, img').length") == 0
+    assert HOSTILE in tab.value("document.body.innerText")
+
+
+def test_should_markup_get_through_the_browser_still_runs_and_fetches_nothing(
+    tab: Browser, report, tmp_path
+):
+    """Also shows that the browser tells us of errors: the tests above can fail."""
+    broken = tmp_path / "broken.html"
+    attack = '<script>document.title = "owned"</script><img src="https://example.org/x.png">'
+    broken.write_text(report.read_text().replace("<main>", f"<main>{attack}"))
+    tab.open(broken, width=1280, height=800)
+    assert tab.value("document.title").startswith("PV4FAD report")
+    assert any("Content Security Policy" in one for one in tab.problems())
+    assert tab.blocked() == ["https://example.org/x.png"]

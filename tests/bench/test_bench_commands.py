@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from pv4fad.bench.workload import Workload
 from pv4fad.cli.main import app
+from pv4fad.errors import ParameterError
 from pv4fad.he.ring import Ring, match_ring
 
 ONE_BLOCK = ["--pns-accounts", "3000", "--bank-accounts", "2500"]
@@ -79,3 +80,71 @@ def test_a_wrong_result_is_reported_and_fails(monkeypatch):
 @pytest.mark.parametrize("option", ["--pns-accounts", "--atoms", "--trees"])
 def test_sizes_below_one_are_refused(option):
     assert run("match", option, "0").exit_code == 2
+
+
+SMALL_FOREST = ["--trees", "3", "--groups-per-tree", "4", "--workers", "0"]
+SOME_PAYMENTS = ["--transactions", "4000", "--per-account", "3"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "ciphertexts_per_layer", "n_once"), [("sealed", 2, 2), ("released", 1, 0)]
+)
+def test_score_checks_every_vote_and_counts_every_operation(
+    tmp_path, mode, ciphertexts_per_layer, n_once
+):
+    file = tmp_path / "score.json"
+    result = run(
+        "score", *ONE_BLOCK, *SMALL_FOREST, *SOME_PAYMENTS, "--mode", mode, "--json", str(file)
+    )
+    assert result.exit_code == 0, result.output
+    assert "all 4,000 vote totals equal those of a trusted third party: checked" in result.output
+    report = json.loads(file.read_text())
+    n_layers, n_blocks = 3, 2
+    counts = {one["name"]: one["count"] for one in report["operations"]}
+    n_queries = n_layers * n_blocks * ciphertexts_per_layer
+    assert counts["sanitise"] == counts["decrypt"] == n_queries + n_once
+    if mode == "sealed":
+        n_leaves, n_groups = 24, 12
+        assert counts["encrypt a label share"] == n_leaves
+        assert counts["encode, transform the mask of a group"] == n_layers * n_blocks * n_groups
+    figures = report["figures"]
+    assert figures["overhead_ratio"] == pytest.approx(report["wall_s"] / figures["floor_s"])
+    assert figures["training_s_off_the_clock"] > 0
+    assert "propose" not in report["phases"]
+
+
+def test_a_wrong_vote_is_reported_and_fails(monkeypatch):
+    right = Workload.votes
+    monkeypatch.setattr(Workload, "votes", lambda self, data: right(self, data) ^ 1)
+    result = run("score", *ONE_BLOCK, *SMALL_FOREST, *SOME_PAYMENTS, "--mode", "released")
+    assert result.exit_code == 1
+    assert "vote totals equal those of a trusted third party: WRONG" in result.output
+
+
+def test_a_micro_batch_sends_as_much_for_one_payment_as_for_one_of_every_account(tmp_path):
+    file = tmp_path / "online.json"
+    result = run("online", "--accounts", "1000,3000", *SMALL_FOREST, "--json", str(file))
+    assert result.exit_code == 0, result.output
+    batches = json.loads(file.read_text())["figures"]["micro_batches"]
+    assert [(one["accounts"], one["transactions"]) for one in batches] == [
+        (1000, 1),
+        (1000, 1000),
+        (3000, 1),
+        (3000, 3000),
+    ]
+    for single, full in (batches[:2], batches[2:]):
+        assert single["n_bytes"] == full["n_bytes"] > 0
+    assert result.output.count("checked") == len(batches)
+
+
+def test_more_payments_than_accounts_can_have_are_refused():
+    result = run("score", *ONE_BLOCK, "--transactions", "9001", "--per-account", "3")
+    assert isinstance(result.exception, ParameterError)
+    assert "9001 transactions over 3000 accounts are more than 3" in str(result.exception)
+
+
+@pytest.mark.parametrize("accounts", ["", "a", "0", "1000,"])
+def test_accounts_of_micro_batches_are_checked(accounts):
+    result = run("online", "--accounts", accounts)
+    assert result.exit_code == 2
+    assert "--accounts" in result.output

@@ -101,6 +101,10 @@ class MeasuredPool(WorkerPool):
         self._phase_of = dict(phase_of or {})
         self._between = between
 
+    def restart_clock(self) -> None:
+        """What was done so far does not count."""
+        self.stopwatch = Stopwatch(self.usage)
+
     def map(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
         """As of `WorkerPool`, on the clock."""
         if function is self.end_before:

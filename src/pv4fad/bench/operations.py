@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import poisson
 
-from pv4fad.bench.harness import Operation
+from pv4fad.bench.harness import Job, Operation
 from pv4fad.hashing.keyed import N_FUNCTIONS
 from pv4fad.he.circuits import FEW_ACCOUNTS, FINAL_PRIMES
 from pv4fad.he.equality import POLYNOMIAL_PRIMES, WEIGHT
@@ -170,13 +170,25 @@ def unit_costs(pool: WorkerPool, parameters: RunParameters) -> dict[str, float]:
         generate_keys(parameters.share_ring, relinearisation=False),
         parameters.bounds["match"].flood,
     )
-    measured = list(WorkerPool.map(pool, measure_operations, [job] * max(1, pool.n_workers)))
-    return {name: float(np.mean([one[name] for one in measured])) for name in measured[0]}
+    return mean_costs(pool, measure_operations, job)
+
+
+def mean_costs(
+    pool: WorkerPool, measure: Callable[[Job], dict[str, float]], job: Job
+) -> dict[str, float]:
+    """What all workers measure at the same time, on average."""
+    found = list(WorkerPool.map(pool, measure, [job] * max(1, pool.n_workers)))
+    return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
 
 
 def measure_operations(job: CalibrationJob) -> dict[str, float]:
     """Seconds of each operation, on average over many."""
-    return {name: _seconds(operation) for name, operation in _operations(job).items()}
+    return measured(_operations(job))
+
+
+def measured(operations: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Seconds of each."""
+    return {name: _seconds(operation) for name, operation in operations.items()}
 
 
 def _operations(job: CalibrationJob) -> dict[str, Callable[[], Any]]:

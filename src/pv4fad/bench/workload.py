@@ -2,7 +2,8 @@
 
 The bank holds half of the payment network's accounts (fewer if it has fewer) and otherwise accounts
 that the payment network has never seen.  Every account of the payment network sends one payment
-and receives one.  Atoms are uniform, so that no atom is cheap.
+and receives one; new payments to score are spread over all of them.  Atoms are uniform, so that no
+atom is cheap.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from pv4fad.parties.identity import Identity
 from pv4fad.parties.network_stages import TrainingInput
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.parties.scoring_tables import ScoringInput
 from pv4fad.parties.store import MemoryStore
 from pv4fad.privacy.ledger import set_limit
-from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.parameters import Mode, RunParameters
 from pv4fad.protocol.tables import TableAccounts
 
 BANK = "bank01"
@@ -94,14 +96,10 @@ class Workload:
 
     @cached_property
     def forest(self) -> Forest:
-        """Each tree asks the bank first, then divides one feature into its groups."""
-        conditions = [BankCondition(side, ((0,),)) for side in Side]
-        trees = tuple(
-            BankNode(
-                conditions[tree % 2], _intervals(0, self.groups_per_tree, self.groups_per_tree)
-            )
-            for tree in range(self.n_trees)
-        )
+        """Each tree asks the bank who pays, then divides one feature into its groups."""
+        groups = _intervals(0, self.groups_per_tree, self.groups_per_tree)
+        asks = BankNode(BankCondition(Side.ORDERING, ((0,),)), groups)
+        trees = (asks,) * self.n_trees
         schema = AtomSchema((AtomFamily("flags", tuple(map(str, range(self.n_atoms)))),))
         sizes = PublicSizes(self.n_trees, self.groups_per_tree, 1, 1, self.n_atoms)
         return Forest(trees, ("amount",), schema, sizes)
@@ -149,14 +147,37 @@ class Workload:
         rng = np.random.default_rng([self.seed, 4])
         return (rng.random(self.pns_accounts) < 0.5).astype(np.int8)
 
+    def payments(self, n: int, per_account: int) -> ScoringInput:
+        """New payments to score, at most so many of any account."""
+        if n > self.pns_accounts * per_account:
+            raise ParameterError(
+                f"{n} transactions over {self.pns_accounts} accounts are more than {per_account} "
+                "of some account"
+            )
+        rng = np.random.default_rng([self.seed, 5])
+        chosen = rng.choice(self.pns_accounts * per_account, size=n, replace=False, shuffle=False)
+        accounts = chosen // per_account
+        return ScoringInput(
+            self.forest.route(rng.random((n, 1), np.float32)),
+            [(BIC, one.decode()) for one in _bare(range(self.pns_accounts))],
+            np.stack([accounts, accounts], axis=1),
+            layers_at_once=per_account,
+        )
+
     # Both.
+
+    def votes(self, data: ScoringInput) -> NDArray[np.int64]:
+        """What a trusted third party's trees say of payments, (transactions, 2)."""
+        labels = self.truth.red_labels(self.truth.counts(self.pairs))
+        none: NDArray[np.int8] = np.zeros(0, np.int8)  # no tree ends without asking the bank
+        return self.truth.votes(data.codes, data.key_of, labels, none).sides
 
     @property
     def truth(self) -> TrustedThirdParty:
         """All of it in one place."""
         return TrustedThirdParty(self.forest, self.atoms)
 
-    def parameters(self) -> RunParameters:
+    def parameters(self, mode: Mode = "sealed") -> RunParameters:
         """A new run without noise, so that everything can be compared with the truth."""
         return run_parameters(
             self.training_input,
@@ -165,7 +186,7 @@ class Workload:
             epsilon="none",
             noise="none",
             honest_banks=1,
-            mode="sealed",
+            mode=mode,
         )
 
     def federation(

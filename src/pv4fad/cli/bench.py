@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -15,6 +15,7 @@ from rich.table import Table
 
 from pv4fad.bench.harness import BenchReport, Progress
 from pv4fad.bench.match import bench_match
+from pv4fad.bench.score import bench_online, bench_score
 from pv4fad.bench.train import bench_train
 from pv4fad.bench.workload import Workload
 from pv4fad.cli.console import err, fail, out, progress_bar
@@ -33,6 +34,15 @@ Workers = Annotated[
 ]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Write all figures to this file.", dir_okay=False)
+]
+
+
+ModelMode = Annotated[
+    Literal["sealed", "released"],
+    typer.Option("--mode", help="sealed: labels stay shared; released: the network knows them."),
+]
+GroupsPerTree = Annotated[
+    int, typer.Option("--groups-per-tree", min=1, help="Two red leaves each.")
 ]
 
 
@@ -61,9 +71,7 @@ def train(
     bank_accounts: BankAccounts = 100_000,
     atoms: Atoms = 11,
     trees: Trees = 12,
-    groups_per_tree: Annotated[
-        int, typer.Option("--groups-per-tree", min=1, help="Two red leaves each.")
-    ] = 34,
+    groups_per_tree: GroupsPerTree = 34,
     workers: Workers = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -72,12 +80,84 @@ def train(
     _run(lambda progress: bench_train(workload, workers, progress), json_file)
 
 
+@app.command()
+def score(
+    *,
+    transactions: Annotated[
+        int, typer.Option("--transactions", min=1, help="Payments to score.")
+    ] = 1_000_000,
+    per_account: Annotated[
+        int, typer.Option("--per-account", min=1, help="Payments of an account, at most.")
+    ] = 15,
+    mode: ModelMode = "sealed",
+    pns_accounts: PnsAccounts = 100_000,
+    bank_accounts: BankAccounts = 100_000,
+    atoms: Atoms = 11,
+    trees: Trees = 12,
+    groups_per_tree: GroupsPerTree = 34,
+    workers: Workers = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Private scoring of one batch, every vote compared with a trusted third party.
+
+    A model is trained first, off the clock.
+    """
+    workload = Workload(pns_accounts, bank_accounts, atoms, trees, groups_per_tree)
+    _run(
+        lambda progress: bench_score(
+            workload,
+            mode,
+            n_transactions=transactions,
+            per_account=per_account,
+            n_workers=workers,
+            progress=progress,
+        ),
+        json_file,
+    )
+
+
+@app.command()
+def online(
+    *,
+    accounts: Annotated[
+        str, typer.Option("--accounts", help="Numbers of accounts, separated by commas.")
+    ] = "10000,30000,100000",
+    mode: ModelMode = "sealed",
+    atoms: Atoms = 11,
+    trees: Trees = 12,
+    groups_per_tree: GroupsPerTree = 34,
+    workers: Workers = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Micro-batches: seconds against the number of accounts, and what one can carry.
+
+    A micro-batch asks one layer over all blocks, however few payments are in it: nobody sees which
+    block was meant.  It carries one payment of every account at most.
+    """
+    workloads = [Workload(n, n, atoms, trees, groups_per_tree) for n in _sizes(accounts)]
+    _run(
+        lambda progress: bench_online(workloads, mode, workers, progress), json_file, _print_online
+    )
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        sizes = [int(one) for one in text.split(",")]
+    except ValueError:
+        sizes = [0]
+    if min(sizes) < 1:
+        raise typer.BadParameter(
+            f"'{text}' is not a list like 10000,100000", param_hint="--accounts"
+        )
+    return sizes
+
+
 class _Bar:
     """The progress of a benchmark on standard error."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
-        self._task: TaskID = bars.add_task("measuring unit costs", total=None)
+        self._task: TaskID = bars.add_task("preparing", total=None)
 
     def begin(self, expected_s: float, n_steps: int) -> None:
         err.print(f"This will take about {_duration(expected_s)}.")
@@ -87,14 +167,36 @@ class _Bar:
         self._bars.advance(self._task)
 
 
-def _run(benchmark: Callable[[Progress], BenchReport], json_file: Path | None) -> None:
+def _run(
+    benchmark: Callable[[Progress], BenchReport],
+    json_file: Path | None,
+    show: Callable[[BenchReport], None] | None = None,
+) -> None:
     with progress_bar() as bars:
         report = benchmark(_Bar(bars))
     if json_file is not None:
         json_file.write_text(json.dumps(report.document(), indent=2) + "\n", encoding="utf-8")
-    _print(report)
+    (show or _print)(report)
     if not report.passed:
         fail("the result is wrong; please report this with the figures above", 1)
+
+
+def _print_online(report: BenchReport) -> None:
+    table = Table(title=f"Micro-batches, {report.workload['mode']} model")
+    for heading in ("accounts", "blocks", "transactions", "wall s", "CPU s", "bytes"):
+        table.add_column(heading, justify="right")
+    for one in report.figures.pop("micro_batches"):
+        table.add_row(
+            f"{one['accounts']:,}",
+            str(one["blocks"]),
+            f"{one['transactions']:,}",
+            f"{one['wall_s']:.2f}",
+            f"{one['cpu_s']:.2f}",
+            size_text(one["n_bytes"]),
+        )
+    out.print(table)
+    out.print("A micro-batch carries at most one payment of every account.")
+    _print_end(report)
 
 
 def _print(report: BenchReport) -> None:
@@ -103,6 +205,10 @@ def _print(report: BenchReport) -> None:
     out.print(_traffic(report))
     if report.operations:
         out.print(_operations(report))
+    _print_end(report)
+
+
+def _print_end(report: BenchReport) -> None:
     for name, peak in report.peak_bytes.items():
         out.print(f"peak memory of {name}: {peak / 2**20:,.0f} MiB")
     for name, value in report.figures.items():
@@ -152,7 +258,9 @@ def _words(name: str) -> str:
 
 
 def _number(value: object) -> str:
-    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _duration(seconds: float) -> str:

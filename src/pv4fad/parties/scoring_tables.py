@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError
@@ -106,27 +107,42 @@ class Tables:
         ]
 
     def slots(self, data: ScoringInput) -> Slots:
-        """A place for every side that reaches a red group; the n-th of an account in layer n."""
+        """A place for every side that reaches a red group.
+
+        Transactions of one account that reach the same groups get the same votes, so they share
+        a place; otherwise the n-th goes to layer n.
+        """
         places = [self.places.get(hashed_id(key)) for key in data.keys]
         if any(place is None for place in places):
             raise OrderError("some accounts are in no table: match them first")
         place_of = np.array(places, np.int64).reshape(-1, 2)
         forest = stored_forest(self._training)
-        rows, sides = [], []
+        rows, sides, groups = [], [], []
         for side in Side:
-            asked = (reached_groups(forest, data.codes, side) >= 0).any(axis=1)
-            rows.append(np.flatnonzero(asked))
-            sides.append(np.full(len(rows[-1]), side, np.int8))
+            reached = reached_groups(forest, data.codes, side)
+            asked = np.flatnonzero((reached >= 0).any(axis=1))
+            rows.append(asked)
+            sides.append(np.full(len(asked), side, np.int8))
+            groups.append(reached[asked])
         transaction, side_of = np.concatenate(rows), np.concatenate(sides)
         table, place = place_of[data.key_of[transaction, side_of]].T
-        order = np.lexsort((transaction, place, table))
-        transaction, side_of = transaction[order], side_of[order]
-        table, place = table[order], place[order]
-        new = np.ones(len(order), np.bool_)
-        new[1:] = (np.diff(table) != 0) | (np.diff(place) != 0)
-        first = np.flatnonzero(new)
-        layer = np.arange(len(order)) - first[np.cumsum(new) - 1] if len(order) else order
+        layer = layers_of(table, place, np.concatenate(groups))
         return Slots(transaction, side_of, table, place, layer)
+
+
+def layers_of(
+    table: NDArray[np.int64], place: NDArray[np.int64], reached: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """Which of the different rows of `reached` in its bin each side has."""
+    bins = {"table": table, "bin": place}
+    groups = {f"tree {tree}": column for tree, column in enumerate(reached.T)}
+    sides = pl.DataFrame(bins | groups).with_row_index("number")
+    first_alike = sides.select(pl.col("number").first().over([*bins, *groups])).to_series()
+    first = sides.filter(pl.col("number") == first_alike)
+    layer = np.zeros(len(table), np.int64)
+    layer[first["number"]] = first.select(pl.int_range(pl.len()).over(*bins)).to_series()
+    found: NDArray[np.int64] = layer[first_alike.to_numpy()]
+    return found
 
 
 @dataclass(frozen=True)

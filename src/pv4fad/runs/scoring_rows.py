@@ -27,7 +27,7 @@ _ROUTING_COLUMNS = (
 class Batching:
     """How transactions are put to the banks.  Time and memory depend on it, votes do not."""
 
-    transactions: int = 200_000
+    transactions: int = 1_000_000
     """In one batch."""
     layers: int = 15
     """Public: banks are asked for a multiple of so many layers, however few a batch needs."""

@@ -1,0 +1,138 @@
+"""The file of a local model: a header and arrays, no code.
+
+    magic, 8 bytes │ length of the header, 4 bytes │ header, JSON │ arrays │ SHA-256 of all before
+
+Numbers are little-endian.  The header says how long the arrays are, so the file has exactly one
+length; what is truncated, damaged or foreign is refused before anything is done with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.detection.tree_ensemble import TreeEnsemble
+from pv4fad.errors import DataError
+
+MAGIC = b"PV4FADLM"
+VERSION = 1
+_LENGTH_BYTES, _DIGEST_BYTES = 4, 32
+_MAX_FEATURES = 2**15 - 1
+
+
+@dataclass(frozen=True)
+class ModelContent:
+    """What a file holds."""
+
+    names: tuple[str, ...]
+    base: float
+    ensembles: tuple[TreeEnsemble, ...]
+
+
+def write_model(content: ModelContent) -> bytes:
+    """Equal contents give equal bytes."""
+    header = {
+        "version": VERSION,
+        "features": list(content.names),
+        "base": content.base,
+        "trees": [len(trees) for trees in content.ensembles],
+        "nodes": [len(trees.feature) for trees in content.ensembles],
+    }
+    text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+    parts = [MAGIC, len(text).to_bytes(_LENGTH_BYTES, "little"), text]
+    for trees in content.ensembles:
+        arrays: Sequence[NDArray[Any]] = (
+            trees.n_nodes,
+            trees.feature,
+            trees.threshold,
+            trees.missing_right,
+            trees.value,
+        )
+        parts += [
+            array.astype(dtype).tobytes() for array, dtype in zip(arrays, _DTYPES, strict=True)
+        ]
+    body = b"".join(parts)
+    return body + hashlib.sha256(body).digest()
+
+
+def read_model(data: bytes, n_ensembles: int) -> ModelContent:
+    """DataError unless `data` is a whole, sound file of this version."""
+    if not data.startswith(MAGIC):
+        raise DataError("not a local model of PV4FAD")
+    body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if hashlib.sha256(body).digest() != digest:
+        raise DataError("local model: truncated or damaged; train again, or restore the file")
+    start = len(MAGIC) + _LENGTH_BYTES
+    end = start + int.from_bytes(body[len(MAGIC) : start], "little")
+    names, base, trees, nodes = _header(body[start:end], n_ensembles)
+    lengths = [
+        n * np.dtype(dtype).itemsize
+        for n_trees, n_nodes in zip(trees, nodes, strict=True)
+        for n, dtype in zip((n_trees, *[n_nodes] * 4), _DTYPES, strict=True)
+    ]
+    if end + sum(lengths) != len(body):
+        raise DataError("local model: the arrays are not of the length that the header says")
+    ends = end + np.cumsum(lengths)
+    arrays = [
+        np.frombuffer(body[stop - length : stop], dtype)
+        for stop, length, dtype in zip(ends, lengths, _DTYPES * n_ensembles, strict=True)
+    ]
+    return ModelContent(
+        names,
+        base,
+        tuple(
+            _ensemble(len(names), arrays[first : first + len(_DTYPES)])
+            for first in range(0, len(arrays), len(_DTYPES))
+        ),
+    )
+
+
+_DTYPES = ("<i4", "<i2", "<f4", "u1", "<f8")  # n_nodes, feature, threshold, missing_right, value
+
+
+def _header(text: bytes, n: int) -> tuple[tuple[str, ...], float, list[int], list[int]]:
+    try:
+        document = json.loads(text)
+    except ValueError:  # of UTF-8 and of JSON
+        raise DataError("local model: the header is not JSON") from None
+    match document:
+        case {"version": version} if version != VERSION:
+            raise DataError(f"local model of version {version}; this program reads {VERSION}")
+        case {
+            "features": [*names],
+            "base": float(base),
+            "trees": [*trees],
+            "nodes": [*nodes],
+        } if (
+            all(isinstance(name, str) for name in names)
+            and 0 < len(names) == len(set(names)) <= _MAX_FEATURES
+            and np.isfinite(base)
+            and len(trees) == len(nodes) == n
+            and all(map(_is_count, [*trees, *nodes]))
+        ):
+            return tuple(names), base, trees, nodes
+    raise DataError("local model: fields of the header are missing or wrong")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def _ensemble(n_features: int, arrays: Sequence[NDArray[Any]]) -> TreeEnsemble:
+    n_nodes, feature, threshold, missing_right, value = arrays
+    if (missing_right > 1).any():
+        raise DataError("local model: a node sends missing values neither left nor right")
+    return TreeEnsemble(
+        n_features,
+        n_nodes.astype(np.int32),
+        feature.astype(np.int16),
+        threshold.astype(np.float32),
+        missing_right.astype(bool),
+        value.astype(np.float64),
+    )

@@ -1,0 +1,303 @@
+"""The local model: equal to scikit-learn's trees, honest out of fold, safe as a file."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+
+from pv4fad.detection import local_model
+from pv4fad.detection.local_model import LocalModel
+from pv4fad.detection.tree_ensemble import LEAF, TreeEnsemble, largest_float32_not_above
+from pv4fad.errors import DataError, ParameterError
+
+NAMES = tuple(f"f{number}" for number in range(6))
+
+
+def rows(n: int, seed: int, missing: float = 0.0):
+    """Features, labels of which 4 % are 1 and follow from two features, and groups."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(n, len(NAMES))).astype(np.float32)
+    features[:, 2] = np.rint(features[:, 2])
+    labels = (features[:, 0] + features[:, 2] + 0.3 * rng.normal(size=n) > 2.7).astype(np.int8)
+    features[rng.random(features.shape) < missing] = np.nan
+    return features, labels, rng.integers(0, n // 4, n)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    features, labels, groups = rows(3000, 1, missing=0.05)
+    return features, labels, groups, *LocalModel.fit(features, NAMES, labels, groups, seed=3)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_boosted_trees_equal_those_of_scikit_learn(missing):
+    features, labels, _ = rows(3000, 2, missing)
+    parts = local_model.boosted_trees(features, labels, state=5)
+    fitted = HistGradientBoostingClassifier(**local_model.BOOSTING, random_state=5)
+    expected = fitted.fit(features, labels).decision_function(features)
+    # Leaf values are divided before they are added up, so the last bits differ; a row that took
+    # another leaf anywhere would differ by 1e-6 or more.
+    total = TreeEnsemble.of(len(NAMES), parts).total(features) * local_model.COPIES
+    np.testing.assert_allclose(total, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_forest_trees_equal_those_of_scikit_learn(missing):
+    features, labels, _ = rows(3000, 3, missing)
+    parts = local_model.forest_trees(features, labels, state=5)
+    fitted = ExtraTreesClassifier(**local_model.FOREST, random_state=5).fit(features, labels)
+    total = TreeEnsemble.of(len(NAMES), parts).total(features) * local_model.COPIES
+    expected = fitted.predict_proba(features)[:, 1]
+    np.testing.assert_allclose(total, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_thresholds_keep_their_meaning_as_float32():
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=2000).astype(np.float32)
+    near = values.astype(np.float64) + rng.choice([-1e-12, 0.0, 1e-12], 2000)
+    np.testing.assert_array_equal(values <= largest_float32_not_above(near), values <= near)
+    extreme = np.array([np.inf, 1e300, -1e300])
+    assert largest_float32_not_above(extreme).tolist() == [
+        np.inf,
+        float(np.finfo(np.float32).max),
+        -np.inf,
+    ]
+
+
+def test_scores_are_log_odds_of_the_mixture_of_all_rows(fitted):
+    model = fitted[3]
+    rest, rest_labels, _ = rows(20_000, 7, missing=0.05)
+    odds = np.exp(model.score(rest).astype(np.float64))
+    # Calibration to a factor of 1.5: forgetting to undo the sampling would make it wrong by far
+    # more in `test_the_sampling_of_normal_rows_is_undone`.
+    assert 1 / 1.5 < (odds / (1 + odds)).sum() / rest_labels.sum() < 1.5
+
+
+def test_the_sampling_of_normal_rows_is_undone(monkeypatch):
+    features, labels, _ = rows(2000, 8)
+    rng = np.random.default_rng
+    model_of = {}
+    for least in (100, 2000):
+        monkeypatch.setattr(local_model, "LEAST_NORMAL", least)
+        monkeypatch.setattr(local_model, "NORMAL_PER_ANOMALY", 1)
+        model_of[least] = LocalModel._fit_rows(features, NAMES, labels, rng(0))
+    n_anomalies, n_normal = int(labels.sum()), int((labels == 0).sum())
+    assert model_of[2000].base == 0.0
+    assert model_of[100].base == pytest.approx(np.log(max(n_anomalies, 100) / n_normal))
+
+
+def test_out_of_fold_scores_rank_as_well_as_scores_of_new_rows_and_no_better(fitted):
+    features, labels, _, model, out_of_fold = fitted
+    new, new_labels, _ = rows(6000, 9, missing=0.05)
+    in_sample = _ranking(model.score(features), labels)
+    assert _ranking(out_of_fold, labels) == pytest.approx(
+        _ranking(model.score(new), new_labels), abs=0.02
+    )
+    assert in_sample > _ranking(out_of_fold, labels)
+
+
+def test_a_row_s_own_group_does_not_teach_its_out_of_fold_score():
+    # Labels that only the group explains: honest scores cannot rank them.  With 120 of 600
+    # groups of label 1 the area under the curve has a standard deviation of about 0.03.
+    rng = np.random.default_rng(10)
+    groups = np.repeat(np.arange(600), 3)
+    labels = (groups % 5 == 0).astype(np.int8)
+    features = np.repeat(rng.normal(size=(600, 6)), 3, axis=0).astype(np.float32)
+    model, out_of_fold = LocalModel.fit(features, NAMES, labels, groups, seed=1, folds=3)
+    assert _ranking(model.score(features), labels) > 0.95
+    assert abs(_ranking(out_of_fold, labels) - 0.5) < 0.15
+
+
+def _ranking(scores: np.ndarray, labels: np.ndarray) -> float:
+    """The probability that a row of label 1 is above one of label 0 (area under the ROC curve)."""
+    normal = np.sort(scores[labels == 0])
+    places = [np.searchsorted(normal, scores[labels == 1], side) for side in ("left", "right")]
+    return float(np.mean(places) / len(normal))
+
+
+def test_equal_seeds_give_equal_models():
+    features, labels, groups = rows(400, 1)
+    (one, scores), (again, same), (other, _) = (
+        LocalModel.fit(features, NAMES, labels, groups, seed=seed, folds=2) for seed in (3, 3, 4)
+    )
+    assert one.to_bytes() == again.to_bytes() != other.to_bytes()
+    np.testing.assert_array_equal(scores, same)
+
+
+def test_a_model_from_a_file_scores_identically(fitted):
+    features, _, _, model, _ = fitted
+    read = LocalModel.from_bytes(model.to_bytes())
+    assert read.names == NAMES
+    np.testing.assert_array_equal(read.score(features), model.score(features))
+    assert read.to_bytes() == model.to_bytes()
+
+
+def test_scores_of_a_row_do_not_depend_on_the_other_rows(fitted):
+    features, _, _, model, _ = fitted
+    alone = np.concatenate([model.score(features[n : n + 1]) for n in range(20)])
+    np.testing.assert_array_equal(alone, model.score(features)[:20])
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_with_one_label_every_row_has_the_same_score(label):
+    features, _, groups = rows(100, 1)
+    model, scores = LocalModel.fit(features, NAMES, np.full(100, label, np.int8), groups, seed=1)
+    expected = np.float32(np.log(0.5 / 100.5)) * (1 if label == 0 else -1)
+    for given in (model.score(features), LocalModel.from_bytes(model.to_bytes()).score(features)):
+        np.testing.assert_allclose(given, expected, rtol=1e-6)
+    np.testing.assert_array_equal(scores, model.score(features))
+
+
+@pytest.mark.parametrize("n_groups", [1, 2])
+def test_fewer_groups_than_folds_are_no_failure(n_groups):
+    features, labels, _ = rows(400, 1)
+    groups = np.arange(400) % n_groups
+    model, scores = LocalModel.fit(features, NAMES, labels, groups, seed=1)
+    assert np.isfinite(scores).all()
+    assert len(set(scores.tolist())) == 1 if n_groups == 1 else len(set(scores.tolist())) > 10
+    assert _ranking(model.score(features), labels) > 0.9
+
+
+def test_anomalies_of_a_single_group_have_a_constant_score_out_of_fold():
+    features, labels, _ = rows(400, 1)
+    groups = np.where(labels == 1, 0, 1 + np.arange(400) % 7)
+    model, scores = LocalModel.fit(features, NAMES, labels, groups, seed=1, folds=3)
+    assert len(set(scores[labels == 1].tolist())) == 1
+    assert _ranking(model.score(features), labels) > 0.9
+
+
+def test_no_rows_score_to_nothing(fitted):
+    assert fitted[3].score(np.empty((0, 6), np.float32)).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"names": NAMES[:5]}, "6.*5 names"),
+        ({"labels": np.zeros(99, np.int8)}, "99 labels"),
+        ({"labels": np.full(100, 2, np.int8)}, "0 and 1"),
+        ({"features": np.full((100, 6), np.inf, np.float32)}, "infinite"),
+        ({"folds": 1}, "folds 1"),
+        (
+            {
+                "features": np.empty((0, 6), np.float32),
+                "labels": np.empty(0, np.int8),
+                "groups": np.empty(0, np.int64),
+            },
+            "no rows",
+        ),
+    ],
+)
+def test_unfit_input_is_refused(change, message):
+    features, labels, groups = rows(100, 1)
+    given = {"features": features, "names": NAMES, "labels": labels, "groups": groups} | change
+    with pytest.raises((DataError, ParameterError), match=message):
+        LocalModel.fit(**given, seed=1)
+
+
+def test_rows_of_another_width_are_refused(fitted):
+    with pytest.raises(DataError, match="6 columns"):
+        fitted[3].score(np.zeros((3, 5), np.float32))
+
+
+# The file.
+
+
+def sealed(body: bytes) -> bytes:
+    return body + hashlib.sha256(body).digest()
+
+
+def with_header(data: bytes, **changes: object) -> bytes:
+    """The file with another header, its checksum mended."""
+    length = int.from_bytes(data[8:12], "little")
+    header = json.loads(data[12 : 12 + length]) | changes
+    text = json.dumps(header).encode()
+    return sealed(data[:8] + len(text).to_bytes(4, "little") + text + data[12 + length : -32])
+
+
+def test_truncated_damaged_and_foreign_files_are_refused(fitted):
+    data = fitted[3].to_bytes()
+    for broken in (b"", b"PK\x03\x04 another file", data[:6]):
+        with pytest.raises(DataError, match="not a local model"):
+            LocalModel.from_bytes(broken)
+    flipped = bytearray(data)
+    flipped[len(data) // 2] ^= 1
+    for broken in (data[:-1], data[:30], data[:8], data + b"\0", bytes(flipped)):
+        with pytest.raises(DataError, match="truncated or damaged"):
+            LocalModel.from_bytes(broken)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": 2}, "version 2"),
+        ({"features": ["a", "a"]}, "header"),
+        ({"features": []}, "header"),
+        ({"features": ["a", 3]}, "header"),
+        ({"features": ["a", "b"]}, "tests none of the 2 features"),
+        ({"base": None}, "header"),
+        ({"base": float("nan")}, "header"),
+        ({"trees": [1]}, "header"),
+        ({"trees": [True, 1]}, "header"),
+        ({"trees": [-1, 1]}, "header"),
+        ({"nodes": [10**18, 1]}, "header"),
+        ({"nodes": [3, 3]}, "length that the header says"),
+    ],
+)
+def test_headers_that_do_not_fit_are_refused(fitted, changes, message):
+    with pytest.raises(DataError, match=message):
+        LocalModel.from_bytes(with_header(fitted[3].to_bytes(), **changes))
+
+
+def test_headers_that_are_no_json_are_refused():
+    for text in (b"\xff\xfe", b"{", b"[]", b"3"):
+        data = sealed(b"PV4FADLM" + len(text).to_bytes(4, "little") + text)
+        with pytest.raises(DataError, match="header"):
+            LocalModel.from_bytes(data)
+
+
+# Trees.
+
+
+def tree(feature: list[int], **changes: object) -> TreeEnsemble:
+    n = len(feature)
+    arrays = {
+        "n_nodes": np.array([n], np.int32),
+        "feature": np.array(feature, np.int16),
+        "threshold": np.zeros(n, np.float32),
+        "missing_right": np.zeros(n, bool),
+        "value": np.arange(n, dtype=np.float64),
+    }
+    return TreeEnsemble(2, **(arrays | changes))
+
+
+def test_a_tree_by_hand():
+    # 0 tests column 0: left is 1, which tests column 1 (children 3, 4); right is 2, a leaf.
+    by_hand = tree([0, 1, LEAF, LEAF, LEAF], missing_right=np.array([1, 0, 0, 0, 0], bool))
+    nan = np.nan
+    table = [[0, 0], [-1, 1], [1, 0], [nan, 0], [-1, nan], [np.inf, 0], [-np.inf, np.inf]]
+    assert by_hand.total(np.array(table, np.float32)).tolist() == [3, 4, 2, 2, 3, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("feature", "changes", "message"),
+    [
+        ([0, LEAF, LEAF], {"n_nodes": np.array([5], np.int32)}, "length"),
+        ([0, LEAF, LEAF], {"value": np.zeros(2)}, "length"),
+        ([0, LEAF], {}, "odd number"),
+        ([0, LEAF, LEAF], {"n_nodes": np.array([3, 0], np.int32)}, "odd number"),
+        ([0, 0, LEAF], {}, "do not make up a tree"),
+        ([LEAF, LEAF, LEAF], {}, "do not make up a tree"),
+        ([LEAF, 0, LEAF], {}, "do not make up a tree"),
+        ([2, LEAF, LEAF], {}, "none of the 2 features"),
+        ([-2, LEAF, LEAF], {}, "none of the 2 features"),
+        ([0, LEAF, LEAF], {"threshold": np.array([np.nan, 0, 0], np.float32)}, "not a number"),
+        ([0, LEAF, LEAF], {"value": np.array([0, np.inf, 0])}, "not a number"),
+        ([0, *[0, LEAF] * 64, LEAF, LEAF], {}, "deeper than 64"),
+    ],
+)
+def test_arrays_that_are_no_trees_are_refused(feature, changes, message):
+    with pytest.raises(DataError, match=message):
+        tree(feature, **changes)

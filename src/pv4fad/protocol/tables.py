@@ -85,12 +85,12 @@ def plan_tables(
 
 
 def padded(n: int) -> int:
-    """A round number from 4, 5, 6, 7 times a power of two: at least n, and at most a quarter more.
+    """A round number, 8 to 15 times a power of two: at least n, and at most an eighth more.
 
     At least a thousand: it costs nothing, a table has a whole block of bins anyway.
     """
     n = max(n, _SMALLEST_DECLARED)
-    step = 1 << max(0, n.bit_length() - 3)
+    step = 1 << max(0, n.bit_length() - 4)
     return -(-n // step) * step
 
 

@@ -1,4 +1,4 @@
-"""The payment network's basic features: numbers about a message and about what preceded it.
+"""The payment network's features: numbers about a message and about what preceded it.
 
     compute_features(transactions, history) → FeatureTable
 
@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from pv4fad.data.features.graph import GRAPH_MEANINGS, GraphRows, graph_features
 from pv4fad.data.features.history import (
     EarlierRows,
     Integers,
@@ -26,7 +27,7 @@ from pv4fad.data.features.history import (
 
 Floats = NDArray[np.float64]
 
-FEATURE_MEANINGS: dict[str, str] = {
+_MESSAGE_MEANINGS: dict[str, str] = {
     "settlement_delay_days": "settlement date minus date of the message, in days",
     "sender_delay_share": "share of the sender's earlier messages with this delay",
     "currency_mismatch": "1 where settlement and instructed currency differ",
@@ -54,6 +55,7 @@ FEATURE_MEANINGS: dict[str, str] = {
     "beneficiary_identity_share": "share of the beneficiary account's earlier messages with this "
     "name and address",
 }
+FEATURE_MEANINGS: dict[str, str] = _MESSAGE_MEANINGS | GRAPH_MEANINGS
 
 _INPUT_COLUMNS = (
     "Timestamp", "UETR", "Sender", "Receiver", "TransactionReference",
@@ -63,6 +65,7 @@ _INPUT_COLUMNS = (
     "InstructedCurrency", "InstructedAmount",
 )  # fmt: skip
 
+_SIDES = ("Ordering", "Beneficiary")
 _CURRENCY_COLUMNS = ("SettlementCurrency", "InstructedCurrency")
 _SMALLEST_AMOUNT = 0.01
 # Log amounts enter sums as whole multiples of 2^-14: exact, and squares of 10^7 rows fit 64 bits.
@@ -91,7 +94,12 @@ def compute_features(
         rows = pl.concat([history.select(_INPUT_COLUMNS), rows])
     columns = _Columns(rows)
     values = np.empty((transactions.height, len(FEATURE_MEANINGS)), np.float32)
-    computed = _message_features(columns) | _sender_features(columns) | _repetition(columns)
+    computed = (
+        _message_features(columns)
+        | _sender_features(columns)
+        | _repetition(columns)
+        | graph_features(columns.graph_rows())
+    )
     for position, name in enumerate(FEATURE_MEANINGS):
         values[:, position] = computed[name][n_history:]
     return FeatureTable(tuple(FEATURE_MEANINGS), values)
@@ -124,6 +132,18 @@ class _Columns:
         amounts = self.rows[name].to_numpy()
         result: Floats = np.log(np.maximum(amounts, _SMALLEST_AMOUNT))
         return result
+
+    def graph_rows(self) -> GraphRows:
+        # One column of both sides: an account has the same code whether it pays or is paid.
+        accounts = column_codes(pl.concat([self.rows[f"{side}Account"] for side in _SIDES]))
+        ordering, beneficiary = accounts.reshape(2, -1)
+        return GraphRows(
+            self.rows["Timestamp"].to_physical().to_numpy().astype(np.int64),
+            self.code("UETR"),
+            ordering,
+            beneficiary,
+            self.rows["SettlementAmount"].to_numpy(),
+        )
 
 
 def _message_features(columns: _Columns) -> dict[str, NDArray[np.generic]]:
@@ -188,7 +208,7 @@ def _repetition(columns: _Columns) -> dict[str, NDArray[np.generic]]:
         "account_pair_seen": columns.earlier("OrderingAccount", "BeneficiaryAccount").count(),
         "reference_seen": columns.earlier("TransactionReference").count(),
     }
-    for side in ("Ordering", "Beneficiary"):
+    for side in _SIDES:
         account = f"{side}Account"
         seen = columns.earlier(account).count()
         identity = (f"{side}Name", f"{side}Street", f"{side}CountryCityZip")

@@ -11,6 +11,7 @@ Killed anywhere, the same call carries on and gives the same predictions.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from pv4fad.data.challenge import read_partition
 from pv4fad.data.loading import load_transactions
 from pv4fad.errors import DataError
+from pv4fad.federation import LedFederation
 from pv4fad.forest.structure import Forest
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.scoring_tables import stored_forest
@@ -68,44 +70,71 @@ def score(
     """Score the second split; the first must be the one that the run was trained on."""
     document = folder.require_finished()
     require_new_file(out)
-    started = time.monotonic()
     train, test = splits
-    history, transactions, order = _load(train, test)
     accounts, schema = load_banks(test, folder, document), document.parameters.atoms
     records = {bank: bank_records(frame, schema) for bank, frame in accounts.items()}
+    files = (read_partition(train).transactions, read_partition(test).transactions)
     with members(folder, records, site) as federation:
-        store, parameters = federation.payment_network.store, document.parameters
-        private = read_training_record(store, document.run_id)
-        if fingerprint(history) != private.transactions:
-            raise DataError(f"{train} does not hold the transactions that the run was trained on")
-        forest, green_labels = _model(store, document.run_id)
-        rows = scoring_rows(transactions, history, forest)
-        del history, transactions
-        prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
-        report(Progress(prepared, total=0, under_way=False))
-        run = TrainedRun(federation, parameters, bank_directory(accounts), report)
-        sides = run.votes(rows, batching)
-        table = prediction_table(
-            rows, sides, forest, green_labels, mode=parameters.mode, details=details
-        )
-        write_predictions(out, in_order(table, order))
-        run.finish_scoring()
-        phases = (prepared, *run.meter.phases)
-        write_record(
+        directory = bank_directory(accounts)
+        return predict(
+            federation,
+            document,
+            files,
+            directory,
             out,
-            ScoringRecord(run_id=document.run_id, phases=phases, traffic=run.meter.traffic),
+            batching=batching,
+            details=details,
+            report=report,
         )
+
+
+def predict(
+    federation: LedFederation,
+    document: RunDocument,
+    files: tuple[Path, Path],
+    directory: Mapping[str, str],
+    out: Path,
+    *,
+    batching: Batching,
+    details: bool,
+    report: Report,
+) -> Scored:
+    """What the payment network does, while the others answer.
+
+    `files`: the transactions that the run was trained on, and those to score.
+    """
+    started = time.monotonic()
+    history, transactions, order = _load(*files)
+    store, parameters = federation.payment_network.store, document.parameters
+    private = read_training_record(store, document.run_id)
+    if fingerprint(history) != private.transactions:
+        raise DataError(f"{files[0]} does not hold the transactions that the run was trained on")
+    forest, green_labels = _model(store, document.run_id)
+    rows = scoring_rows(transactions, history, forest)
+    del history, transactions
+    prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
+    report(Progress(prepared, total=0, under_way=False))
+    run = TrainedRun(federation, parameters, directory, report)
+    sides = run.votes(rows, batching)
+    table = prediction_table(
+        rows, sides, forest, green_labels, mode=parameters.mode, details=details
+    )
+    write_predictions(out, in_order(table, order))
+    run.finish_scoring()
+    phases = (prepared, *run.meter.phases)
+    write_record(
+        out,
+        ScoringRecord(run_id=document.run_id, phases=phases, traffic=run.meter.traffic),
+    )
     return Scored(document, len(rows), run.layers, phases)
 
 
-def _load(train: Path, test: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series | None]:
+def _load(known: Path, new: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series | None]:
     """Known transactions, new ones, and the order in which predictions are wanted."""
-    new = read_partition(test).transactions
     transactions = load_transactions(new, labels_required=False).frame
     order = required_order(new)
     if order is not None:
         require_order_fits(order, transactions["MessageId"], new)
-    known = read_partition(train).transactions
     return load_transactions(known, labels_required=True).frame, transactions, order
 
 

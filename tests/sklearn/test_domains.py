@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.sklearn import Categorical, Numeric
-from pv4fad.sklearn.domains import Ranked, declared_domains, measured_domain
+from pv4fad.sklearn.domains import Ranked, declared_domains, in_declared_order, measured_domain
 
 FINITE = st.floats(-1e300, 1e300)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
@@ -66,23 +66,27 @@ def test_measured_domains_are_ranks_of_numbers_and_lists_of_anything_else():
 
 def test_domains_are_declared_for_all_features_in_order_or_by_name():
     number, letter = Numeric(0, 1), Categorical("ab")
-    assert declared_domains(number, 2, None) == (number, number)
-    assert declared_domains([number, letter], 2, None) == (number, letter)
-    assert declared_domains({"y": letter, "x": number}, 2, ["x", "y"]) == (number, letter)
+    assert declared_domains(number, 2) == (number, number)
+    assert declared_domains([number, letter], 2) == (number, letter)
+    by_name = {"y": letter, "x": number}
+    assert declared_domains(by_name, 2) == (letter, number)
+    table = pl.DataFrame({"x": [1], "y": ["a"]})
+    assert in_declared_order(table, by_name).columns == ["y", "x"]
 
 
-@pytest.mark.parametrize(
-    ("declared", "names", "said"),
-    [
-        ([Numeric(0, 1)], None, "1 domains are declared for 2 features"),
-        ({"x": Numeric(0, 1)}, ["x", "y"], "none is declared for column 'y'"),
-        ({"x": Numeric(0, 1)}, None, "column names"),
-        ([Numeric(0, 1), (0, 1)], None, "neither Numeric nor Categorical"),
-    ],
-)
-def test_wrong_declarations_are_refused(declared, names, said):
-    with pytest.raises(ParameterError, match=said):
-        declared_domains(declared, 2, names)
+def test_wrong_declarations_are_refused():
+    number = Numeric(0, 1)
+    with pytest.raises(ParameterError, match="1 domains are declared for 2 features"):
+        declared_domains([number], 2)
+    with pytest.raises(ParameterError, match="neither Numeric nor Categorical"):
+        declared_domains([number, (0, 1)], 2)
+    table = pl.DataFrame({"x": [1], "y": ["a"]})
+    with pytest.raises(ParameterError, match="column 'y' is missing in domains"):
+        in_declared_order(table, {"x": number})
+    with pytest.raises(ParameterError, match="column 'z' is missing in the table"):
+        in_declared_order(table, {"x": number, "y": number, "z": number})
+    with pytest.raises(ParameterError, match="column names"):
+        in_declared_order(table.to_numpy(), {"x": number, "y": number})
 
 
 @pytest.mark.parametrize("ends", [(1, 1), (2, 1), (0, float("inf")), (float("nan"), 1)])

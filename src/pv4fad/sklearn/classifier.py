@@ -30,8 +30,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.privacy.noise import MAX_EPSILON, MAX_SCALE, discrete_laplace
-from pv4fad.sklearn.domains import Declared, Domain, declared_domains, measured_domain
-from pv4fad.sklearn.evidence import class_totals, evidence_weight, leaf_evidence
+from pv4fad.sklearn.domains import (
+    Declared,
+    Domain,
+    declared_domains,
+    in_declared_order,
+    measured_domain,
+)
+from pv4fad.sklearn.evidence import OVERLAP, class_totals, leaf_evidence, times_asked
 from pv4fad.sklearn.trees import Codes, draw_trees, leaf_counts
 
 MAX_DEPTH = 16  # 65,536 leaves; with noise on each, more only cost time
@@ -44,7 +50,8 @@ class RandomDecisionForestClassifier(ClassifierMixin, BaseEstimator):  # type: i
     max_depth     levels; a tree has at most 2^max_depth leaves
     epsilon       None: no noise, no privacy.  Otherwise `domains` must be declared
     domains       `Numeric(low, high)` or `Categorical(values)`: one for all features, a sequence
-                  in their order, or a mapping by column name.  Without ε they may be measured
+                  in their order, or a mapping by the names of the columns of a polars or pandas
+                  table.  Without ε they may be left to be measured
     classes       None: those of `y`.  With ε the set of classes is public either way
     vote          "log_odds": sum of the evidence of all trees; "majority": one vote per tree
     max_branches  of one test
@@ -55,7 +62,7 @@ class RandomDecisionForestClassifier(ClassifierMixin, BaseEstimator):  # type: i
 
     def __init__(
         self,
-        n_trees: int = 25,
+        n_trees: int = 20,
         max_depth: int = 4,
         *,
         epsilon: float | Fraction | None = None,
@@ -77,7 +84,7 @@ class RandomDecisionForestClassifier(ClassifierMixin, BaseEstimator):  # type: i
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
         """Draw the trees, count, add noise; nothing of the data stays but noisy counts."""
         epsilon = self._checked_parameters()
-        rows, target = validate_data(self, X, y, dtype=None)
+        rows, target = validate_data(self, self._table(X), y, dtype=None)
         check_classification_targets(target)
         self.classes_, label = self._classes_and_labels(target)
         self.domains_ = self._domains_of(rows)
@@ -99,7 +106,7 @@ class RandomDecisionForestClassifier(ClassifierMixin, BaseEstimator):  # type: i
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
         """The probability of each class; with majority votes its share of the trees."""
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=None, reset=False)
+        rows = validate_data(self, self._table(X), dtype=None, reset=False)
         codes = self._codes(rows)
         total = np.zeros((len(rows), len(self.classes_)))
         for tree, score in zip(self.trees_, self._leaf_scores, strict=True):
@@ -113,13 +120,14 @@ class RandomDecisionForestClassifier(ClassifierMixin, BaseEstimator):  # type: i
         """What a row gets for each leaf it falls into: evidence, or a vote."""
         totals = class_totals(self.counts_, noise_variance)
         self._log_prior = np.log(totals / totals.sum())
-        self._weight = evidence_weight(self.trees_)
+        repeats = times_asked(self.trees_)
+        self._weight = OVERLAP / repeats
         if self.vote == "majority":
             one_vote = np.eye(len(self.classes_))
             self._leaf_scores = [one_vote[count.argmax(axis=1)] for count in self.counts_]
         else:
             self._leaf_scores = [
-                leaf_evidence(tree, count, totals, noise_variance)
+                leaf_evidence(tree, count, totals, noise_variance / repeats)
                 for tree, count in zip(self.trees_, self.counts_, strict=True)
             ]
 
@@ -144,11 +152,13 @@ class RandomDecisionForestClassifier(ClassifierMixin, BaseEstimator):  # type: i
             )
         return epsilon
 
+    def _table(self, X: Any) -> Any:  # noqa: N803
+        return in_declared_order(X, self.domains) if isinstance(self.domains, Mapping) else X
+
     def _domains_of(self, rows: NDArray[Any]) -> tuple[Domain, ...]:
         n_features = rows.shape[1]
         if self.domains is not None:
-            names = getattr(self, "feature_names_in_", None)
-            return declared_domains(self.domains, n_features, names)
+            return declared_domains(self.domains, n_features)
         if self.epsilon is not None:
             raise ParameterError(
                 "with epsilon the domains of all features must be declared: domains=[Numeric(low, "

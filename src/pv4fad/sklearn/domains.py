@@ -137,29 +137,31 @@ Declared = Numeric | Categorical
 
 
 def declared_domains(
-    declared: Declared | Sequence[Declared] | Mapping[str, Declared],
-    n_features: int,
-    names: Sequence[str] | None,
+    declared: Declared | Sequence[Declared] | Mapping[str, Declared], n_features: int
 ) -> tuple[Declared, ...]:
-    """One domain per feature, from one for all, a list in order, or a mapping by name."""
+    """One domain per feature, from one for all, a list in their order, or a mapping by name."""
     domains: tuple[Any, ...]
     if isinstance(declared, Numeric | Categorical):
         domains = (declared,) * n_features
-    elif isinstance(declared, Mapping):
-        if names is None:
-            raise ParameterError("domains by name need a table with column names")
-        missing = [name for name in names if name not in declared]
-        if missing:
-            raise ParameterError(f"domains: none is declared for column {missing[0]!r}")
-        domains = tuple(declared[name] for name in names)
     else:
-        domains = tuple(declared)
+        domains = tuple(declared.values() if isinstance(declared, Mapping) else declared)
     if len(domains) != n_features:
         raise ParameterError(f"{len(domains)} domains are declared for {n_features} features")
     for domain in domains:
         if not isinstance(domain, Numeric | Categorical):
             raise ParameterError(f"domains: {domain!r} is neither Numeric nor Categorical")
     return domains
+
+
+def in_declared_order(table: Any, declared: Mapping[str, Declared]) -> Any:
+    """The columns of a polars or pandas table in the order of their declarations."""
+    names = getattr(table, "columns", None)
+    if names is None:
+        raise ParameterError("domains by name need a table with column names")
+    for name in set(names) ^ set(declared):
+        where = "the table" if name in declared else "domains"
+        raise ParameterError(f"column {name!r} is missing in {where}")
+    return table[list(declared)]
 
 
 def measured_domain(column: NDArray[Any]) -> Domain:
@@ -176,8 +178,8 @@ def measured_domain(column: NDArray[Any]) -> Domain:
 def _cut(n_codes: int, n_branches: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Ordered codes in `n_branches` runs: one random cut in each of n_branches − 1 equal slices."""
     n_cuts = n_branches - 1
-    share = (np.arange(n_cuts) + rng.random(n_cuts)) / n_cuts
-    cuts = 1 + (share * (n_codes - 1)).astype(np.intp)
+    ends = 1 + np.arange(n_cuts + 1) * (n_codes - 1) // n_cuts
+    cuts = rng.integers(ends[:-1], ends[1:])
     return np.searchsorted(cuts, np.arange(n_codes), side="right")
 
 

@@ -12,8 +12,10 @@ steps build on each other: the total of each class (averaged over trees), the ta
 itself (expected: all classes alike), the leaves (expected: independent tests within each class).
 With much noise a tree says what its tests say one by one, with little noise what its leaves say.
 
-The evidence of a leaf is log P(class | leaf) − log P(class).  The log-odds of a row are
-log P(class) plus the sum over its leaves times `evidence_weight`.
+The evidence of a leaf is log P(class | leaf) − log P(class).  Every feature is to count once,
+however often it is asked: the log-odds of a row are log P(class) plus the sum over its leaves times
+`OVERLAP` / `times_asked`.  Such a mean over trees has as much less noise, so `variance` above is
+that of one count divided by `times_asked`.
 
 `SPREAD` and `OVERLAP` were chosen once, on training rows only (docs/sklearn.md).
 """
@@ -28,7 +30,7 @@ from numpy.typing import NDArray
 
 from pv4fad.sklearn.trees import Tree
 
-SPREAD = 4.0
+SPREAD = 2.0
 LEAST = 0.05  # of its expectation is what every count is taken to be at least
 OVERLAP = 0.6  # features repeat each other: together they say less than each by itself
 
@@ -61,10 +63,10 @@ def leaf_evidence(tree: Tree, count: NDArray[np.int64], totals: Floats, variance
     return evidence
 
 
-def evidence_weight(trees: Sequence[Tree]) -> float:
-    """Such that every feature counts once, however often it is asked, less the overlap."""
+def times_asked(trees: Sequence[Tree]) -> float:
+    """How often a feature is asked, on average over those that are."""
     asked = [feature for tree in trees for feature in tree.features]
-    return OVERLAP * len(set(asked)) / max(1, len(asked))
+    return len(asked) / len(set(asked)) if asked else 1.0
 
 
 def _branch_shares(table: Floats, totals: Floats, variance: float) -> Floats:

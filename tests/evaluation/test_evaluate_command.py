@@ -17,7 +17,7 @@ def test_the_measures_are_those_of_the_predictions(run, data, tables, made, pv4f
     result = json.loads(text)
     labels = tables.test.transactions["Label"].to_numpy()
     assert (result["transactions"], result["anomalies"]) == (len(labels), labels.sum())
-    joint, alone = result["detectors"]
+    alone, joint = result["detectors"]
     for one, column in ((joint, "Score"), (alone, "LocalScore")):
         expected = average_precision_score(labels, made[column].to_numpy())
         assert one["average_precision"]["value"] == pytest.approx(expected)
@@ -32,7 +32,7 @@ def test_the_measures_are_those_of_the_predictions(run, data, tables, made, pv4f
 def test_the_table_shows_the_run_beside_the_payment_network_alone(run, data, pv4fad):
     code, text, _ = pv4fad("evaluate", run, data)
     assert code == 0
-    for part in ("with the banks", "payment network alone", "ε = 1", "1.00 (1.00 to 1.00)"):
+    for part in ("with the banks", "payment network alone", "ε = 1", "1.00 (1.00-1.00)"):
         assert part in text
 
 
@@ -67,6 +67,13 @@ def test_the_plot_is_one_svg_with_a_curve_for_each_detector(run, data, tmp_path,
     assert len(curves) == 2
     assert "average precision 1.00" in root.find(f"{svg}desc").text
     assert pv4fad("evaluate", run, data, "--plot", plot)[0] == 2  # never overwritten
+
+
+def test_everything_joined_is_shown_on_demand(run, data, pv4fad):
+    assert "everything" not in pv4fad("evaluate", run, data)[1]
+    code, text, _ = pv4fad("evaluate", run, data, "--joined")
+    assert code == 0
+    assert "everything" in text
 
 
 def refusal(pv4fad, *arguments) -> str:

@@ -86,8 +86,10 @@ def run(document, tables, tmp_path_factory):  # noqa: F811
 @pytest.fixture(scope="session")
 def whole(run, hostile_data):
     """All that a report can have."""
-    test = hostile_data / "scenario01" / "test"
-    return gather(RunFolder(run), default_predictions(run), test, Passphrase(PASSPHRASE))
+    scenario = hostile_data / "scenario01"
+    splits = (scenario / "train", scenario / "test")
+    passphrase = Passphrase(PASSPHRASE)
+    return gather(RunFolder(run), default_predictions(run), splits, passphrase, joined=True)
 
 
 @pytest.fixture(scope="session")

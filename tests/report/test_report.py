@@ -149,7 +149,9 @@ def test_the_command_writes_the_whole_report(run, hostile_data, whole, tmp_path,
     key, file = tmp_path / "key", tmp_path / "report.html"
     key.write_text(PASSPHRASE + "\n")
     key.chmod(0o600)
-    code, text, _ = pv4fad("report", run, hostile_data, "--out", file, "--key-file", key)
+    code, text, _ = pv4fad(
+        "report", run, hostile_data, "--joined", "--out", file, "--key-file", key
+    )
     assert code == 0
     assert "Not in it" not in text
     assert file.read_text() == page(whole)

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from pv4fad.cli.console import out
-from pv4fad.cli.evaluate import Predictions
+from pv4fad.cli.evaluate import Joined, Predictions
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
 from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
@@ -33,6 +33,7 @@ def command(
         "report.html"
     ),
     predictions: Predictions = None,
+    joined: Joined = False,
     scenario: Annotated[
         str | None, typer.Option(help="Which scenario, if DIR has several.")
     ] = None,
@@ -47,9 +48,13 @@ def command(
     require_new_file(report)
     if predictions is not None and not predictions.is_file():
         raise DataError(f"{predictions}: there is no such file")
-    test = None if folder is None else scoring_splits(folder, scenario)[1]
+    splits = None if folder is None else scoring_splits(folder, scenario)
     content = gather(
-        RunFolder(run), predictions or default_predictions(run), test, _passphrase(key_file)
+        RunFolder(run),
+        predictions or default_predictions(run),
+        splits,
+        _passphrase(key_file),
+        joined=joined,
     )
     report.write_text(page(content), encoding="utf-8")
     out.print(escape(f"The report is in {report}."), soft_wrap=True)

@@ -20,7 +20,7 @@ from pv4fad.evaluation.measures import (
 )
 from pv4fad.evaluation.scored import LOCAL_SCORE, SCORE, ScoredTransactions
 
-JOINT, ALONE = "with the banks", "payment network alone"
+ALONE, JOINT, JOINED = "payment network alone", "with the banks", "everything joined"
 _SEED = 7  # of the bootstrap: the same predictions always get the same interval
 
 
@@ -59,11 +59,19 @@ def measure(name: str, labels: NDArray[np.int8], scores: NDArray[np.float64]) ->
     )
 
 
-def evaluate(scored: ScoredTransactions, where: Path) -> Evaluation:
-    """Measure what was predicted; DataError (naming `where`) if there is nothing to measure by."""
+def evaluate(
+    scored: ScoredTransactions, where: Path, joined: NDArray[np.float64] | None = None
+) -> Evaluation:
+    """Measure what was predicted; DataError (naming `where`) if there is nothing to measure by.
+
+    `joined`: scores of the same transactions by somebody who has all data (`joined`).
+    """
     labels = scored.require_labels(where)
-    columns = {JOINT: SCORE, ALONE: LOCAL_SCORE}
-    scores = {name: scored.scores(column) for name, column in columns.items()}
+    scores = {
+        ALONE: scored.scores(LOCAL_SCORE),
+        JOINT: scored.scores(SCORE),
+        JOINED: joined,
+    }
     detectors = tuple(
         measure(name, labels, values) for name, values in scores.items() if values is not None
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.evaluation.evaluate import Detector
+from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Detector
 from pv4fad.evaluation.measures import Curve
 from pv4fad.report.canvas import (
     LEFT,
@@ -26,6 +26,7 @@ from pv4fad.report.words import count_text, estimate_text
 
 _QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 _CURVE_POINTS = 250
+_SERIES = {JOINT: 0, ALONE: 1, JOINED: 2}
 _SLIVER = 1.5  # what is there must show, however little
 
 
@@ -55,11 +56,12 @@ def precision_recall(detectors: Sequence[Detector]) -> Figure:
     parts = [rows_of_grid(y, _QUARTERS), columns_of_grid(x, _QUARTERS, top, bottom)]
     for number, one in enumerate(detectors):
         said = f"{one.name}: {estimate_text(one.average_precision)}"
+        series = _SERIES[one.name]
         parts += [
-            tag("path", d=f"M{LEFT} {12 + 16 * number}h24", class_=f"line s{number}"),
+            tag("path", d=f"M{LEFT} {12 + 16 * number}h24", class_=f"line s{series}"),
             label(LEFT + 30, 16 + 16 * number, said),
-            tag("path", d=_steps(one.curve, x, y), class_=f"line s{number}"),
-            _dots(one, x, y, number),
+            tag("path", d=_steps(one.curve, x, y), class_=f"line s{series}"),
+            _dots(one, x, y, series),
         ]
     parts += [
         label(RIGHT, bottom + 32, "recall: share of the anomalies found", "end"),

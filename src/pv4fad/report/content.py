@@ -19,6 +19,7 @@ import polars as pl
 from pv4fad.data.schema import LABEL
 from pv4fad.errors import StoreError
 from pv4fad.evaluation.evaluate import ALONE, Evaluation, evaluate
+from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, read_predictions
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.privacy.ledger import Ledger, read_ledger
@@ -53,9 +54,17 @@ class ReportContent:
 
 
 def gather(
-    folder: RunFolder, predictions: Path, test: Path | None, passphrase: Passphrase | None
+    folder: RunFolder,
+    predictions: Path,
+    splits: tuple[Path, Path] | None,
+    passphrase: Passphrase | None,
+    *,
+    joined: bool = False,
 ) -> ReportContent:
-    """Read what is there.  `predictions` need not exist; `test` is the split that was scored."""
+    """Read what is there.  `predictions` need not exist; `splits` are the train and test folder.
+
+    `joined`: also find out what somebody with all data would have found.
+    """
     document = folder.read()
     if document is None:
         raise StoreError(f"{folder.path} holds no run ({RUN_FILE} is missing)")
@@ -68,18 +77,18 @@ def gather(
     if not predictions.is_file():
         command = f"pv4fad score RUN DIR --details --out {predictions}"
         gaps.append(Gap("Alerts, votes and curves", f"nothing was scored yet: {command}"))
-    elif test is None:
+    elif splits is None:
         scoring, table = require_run(predictions, document.run_id), read_predictions(predictions)
         gaps.append(Gap("Curves, and the payments of the alerts", "name the data: report RUN DIR"))
     else:
         scoring = require_run(predictions, document.run_id)
-        scored = ScoredTransactions.read(test, predictions)
+        scored = ScoredTransactions.read(splits[1], predictions)
         table = scored.table
         if scored.labels is None or not scored.labels.any():
             why = "has no labels" if scored.labels is None else "has no anomaly"
             gaps.append(Gap("How good the alerts are", f"the test split {why}"))
         else:
-            evaluation = evaluate(scored, test)
+            evaluation = evaluate(scored, splits[1], joined_scores(*splits) if joined else None)
     if evaluation is not None and evaluation.of(ALONE) is None:
         why = f"the predictions have no column {LOCAL_SCORE} (pv4fad score --details)"
         gaps.append(Gap("The payment network alone", why))

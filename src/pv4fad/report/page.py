@@ -1,13 +1,6 @@
-"""The report: one HTML file that asks for nothing from outside, without scripts.
-
-Its Content-Security-Policy allows one style, by its hash, and nothing else: should text ever get
-through as markup, a browser would still neither run nor fetch anything.
-"""
+"""The report: what a self-contained HTML file (`html_file`) says about a run."""
 
 from __future__ import annotations
-
-import base64
-import hashlib
 
 from pv4fad.data.schema import LABEL
 from pv4fad.evaluation.evaluate import ALONE, JOINT
@@ -15,10 +8,10 @@ from pv4fad.report.canvas import Figure
 from pv4fad.report.content import ReportContent
 from pv4fad.report.costs import cost_figures
 from pv4fad.report.found import N_ALERTS, alerts_table, found_figures, measures_table
+from pv4fad.report.html_file import html_file
 from pv4fad.report.leakage import LEARNS, PARTIES, RELEASED_LABELS, TOGETHER
 from pv4fad.report.markup import Content, Markup, join, tag
 from pv4fad.report.privacy import bounds_table, claim, claim_facts, ledgers, trust
-from pv4fad.report.style import page_style
 from pv4fad.report.tables import facts, table
 from pv4fad.report.words import count_text, size_text
 from pv4fad.runs.document import RunDocument
@@ -52,20 +45,6 @@ SEALED_VOTES = (
 
 def page(content: ReportContent) -> str:
     """The whole file."""
-    style = page_style()
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    title = f"PV4FAD report: run {content.document.run_id}"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", title),
-        tag("style", style),
-    )
     sections = {
         "found": _found(content),
         "privacy": _privacy(content),
@@ -73,8 +52,8 @@ def page(content: ReportContent) -> str:
         "costs": _costs(content),
         "run": _run(content.document),
     }
-    body = tag(
-        "body",
+    return html_file(
+        f"PV4FAD report: run {content.document.run_id}",
         _header(content),
         tag(
             "main",
@@ -85,7 +64,6 @@ def page(content: ReportContent) -> str:
         ),
         tag("footer", f"Written by pv4fad {content.document.program}. One file, no scripts."),
     )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def _header(content: ReportContent) -> Markup:

@@ -6,10 +6,10 @@ from pv4fad.evaluation.measures import AtBudget, Interval
 
 
 def estimate_text(interval: Interval) -> str:
-    """0.52 (0.48 to 0.57)."""
+    """0.52 (0.48-0.57)."""
     if interval.low is None or interval.high is None:
         return f"{interval.value:.2f}"
-    return f"{interval.value:.2f} ({interval.low:.2f} to {interval.high:.2f})"
+    return f"{interval.value:.2f} ({interval.low:.2f}-{interval.high:.2f})"
 
 
 def count_text(expected: float) -> str:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from pv4fad.sklearn.trees import Tree
 
 SPREAD = 2.0
-LEAST = 0.05  # of its expectation is what every count is taken to be at least
+LEAST = 0.01  # of its expectation is what every count is taken to be at least
 OVERLAP = 0.6  # features repeat each other: together they say less than each by itself
 
 Floats = NDArray[np.float64]

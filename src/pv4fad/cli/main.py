@@ -15,11 +15,13 @@ from pv4fad.cli import (
     demo,
     evaluate,
     example,
+    federation_commands,
     generate,
     keys,
     ledger,
     match,
     params,
+    party,
     report,
     score,
     train,
@@ -40,6 +42,8 @@ app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(match.app, name="match")
 app.add_typer(keys.app, name="keys")
+app.add_typer(party.app, name="party")
+app.add_typer(federation_commands.app, name="federation")
 app.command()(demo.demo)
 app.command()(example.example)
 app.command("generate")(generate.command)

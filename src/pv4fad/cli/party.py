@@ -1,0 +1,165 @@
+"""`pv4fad party`: one organisation's part in a deployed federation, in a folder of its own."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pv4fad.cli.console import err, fail, out
+from pv4fad.errors import ParameterError
+from pv4fad.flower.card import ROLES, PartyCard, Role, federation_id
+from pv4fad.flower.checking import check_party
+from pv4fad.flower.new_party import NewParty, create_party, renew_card
+from pv4fad.flower.party_folder import PartyFolder
+from pv4fad.parties.sealing import Passphrase, passphrase_for
+from pv4fad.privacy.epsilon import parse_epsilon
+
+app = typer.Typer(help="One organisation's part in a deployed federation.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The party's own folder.")]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key-file", help="File that holds the passphrase of the store.")
+]
+
+
+@app.command()
+def init(
+    folder: Folder,
+    *,
+    role: Annotated[str, typer.Option(help="payment-network, aggregator or bank.")],
+    name: Annotated[
+        str | None, typer.Option(help="Of a bank, as the others know it; the roles name the rest.")
+    ] = None,
+    superlink: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where the aggregator's SuperLink listens.")
+    ] = "127.0.0.1:8000",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="A bank's accounts; the payment network's labelled transactions."),
+    ] = None,
+    new_transactions: Annotated[
+        Path | None, typer.Option(help="The payment network: transactions to score.")
+    ] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="The payment network: privacy loss of the next training.")
+    ] = None,
+    limit: Annotated[
+        str | None, typer.Option(help="A bank: the ε that it allows in total, over all runs.")
+    ] = None,
+    runtime_port: Annotated[
+        int, typer.Option(help="A free port of this machine, for the SuperNode's own use.")
+    ] = 9094,
+    own_authority: Annotated[
+        bool,
+        typer.Option(
+            "--own-authority",
+            help="The aggregator: sign the SuperLink's certificate here instead of having"
+            " keys/superlink.csr signed; for a trial.",
+        ),
+    ] = False,
+    key_file: KeyFile = None,
+) -> None:
+    """Make a party's folder: store, keys, certificate request, settings, and its card."""
+    if role not in ROLES:
+        raise ParameterError(f"--role {role}: give one of {', '.join(ROLES)}")
+    known: Role = role
+    party = name or (role if role != "bank" else "")
+    if not party:
+        raise ParameterError("--name is missing: what the others call this bank")
+    passphrase = passphrase_for(party, key_file=key_file, confirm=True)
+    new = NewParty(
+        known,
+        party,
+        superlink,
+        data,
+        new_transactions,
+        epsilon,
+        None if limit is None else parse_epsilon(limit),
+        runtime_port,
+        own_authority,
+    )
+    card = create_party(folder, new, passphrase)
+    out.print(escape(f"{party} is in {folder}. Give {folder / 'card.json'} to all others."))
+    out.print(f"fingerprint of the card: [bold]{card.fingerprint}[/]")
+    if role == "aggregator":
+        given = "ca.crt" if own_authority else "superlink.csr"
+        text = "Give it to all others as well" if own_authority else "Have it signed"
+        out.print(escape(f"{text}: {folder / 'keys' / given}"))
+
+
+@app.command()
+def card(
+    folder: Folder,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="A bank: after its account file has changed a lot.")
+    ] = False,
+) -> None:
+    """Print this party's card, for the others."""
+    own = PartyFolder(folder)
+    out.print(escape((renew_card(own) if renew else own.own_card()).to_json()), soft_wrap=True)
+
+
+@app.command()
+def join(
+    folder: Folder,
+    cards: Annotated[list[Path], typer.Argument(metavar="CARD...", help="Cards of the others.")],
+    root_certificate: Annotated[
+        Path | None,
+        typer.Option(help="What the SuperLink's certificate was signed with, from the aggregator."),
+    ] = None,
+) -> None:
+    """Take in the cards of the others. Compare fingerprints with them, by telephone say."""
+    own = PartyFolder(folder)
+    own.settings()
+    for path in cards:
+        own.import_card(path)
+    if root_certificate is not None:
+        target = own.file(own.settings().root_certificate)
+        target.write_bytes(root_certificate.read_bytes())
+    _print_cards(own.cards())
+
+
+@app.command()
+def check(folder: Folder, key_file: KeyFile = None) -> None:
+    """Check data, keys, certificates, versions and free disk. Exit code 1: something is wrong."""
+    own = PartyFolder(folder)
+    findings = check_party(own, _passphrase(own, key_file))
+    table = Table("checked", "", "found")
+    for one in findings:
+        mark = "[green]good[/]" if one.good else "[bold red]wrong[/]"
+        table.add_row(one.what, mark, escape(one.found))
+    out.print(table)
+    if not all(one.good for one in findings):
+        fail("this party is not ready", 1)
+
+
+@app.command()
+def run(folder: Folder, key_file: KeyFile = None) -> None:
+    """Take part: the party's station, and Flower's SuperLink or SuperNode, until interrupted."""
+    try:
+        from pv4fad.flower.running import run_party  # noqa: PLC0415  needs the extra
+    except ModuleNotFoundError:
+        raise ParameterError("Flower is not installed: pip install 'pv4fad[flower]'") from None
+    own = PartyFolder(folder)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    passphrase = _passphrase(own, key_file)
+    name = own.party_name()
+    run_party(own, passphrase, lambda: err.print(f"{name} is ready", markup=False))
+
+
+def _passphrase(folder: PartyFolder, key_file: Path | None) -> Passphrase:
+    return passphrase_for(folder.settings().name, key_file=key_file)
+
+
+def _print_cards(cards: dict[str, PartyCard]) -> None:
+    table = Table("party", "role", "declared accounts", "fingerprint of the card")
+    for one in cards.values():
+        accounts = f"{one.accounts:,}" if one.accounts else ""
+        table.add_row(escape(one.name), one.role, accounts, one.fingerprint)
+    out.print(table)
+    out.print(f"federation {federation_id(cards.values())}: the same for everybody")

@@ -1,0 +1,231 @@
+"""The payment network as its station runs it: it leads training and scoring.
+
+What it is doing is noted in its store before it begins, so that `resume` knows what to carry on:
+
+    train   prepare, propose, carry through          →  runs/<run>/run.json in its folder
+    score   new accounts are matched, batches scored →  predictions/<run>-<n>.csv in its folder
+
+The steps are those of a federation on one machine (`pv4fad.runs`); only the way of the messages is
+another one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from pv4fad.data.loading import load_transactions
+from pv4fad.errors import ParameterError, StoreError
+from pv4fad.federation import LedFederation
+from pv4fad.flower.card import PartyCard, directory
+from pv4fad.flower.exchange import Job
+from pv4fad.flower.station import Post
+from pv4fad.forest.validated import ValidatedModel
+from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.party import BANK, PAYMENT_NETWORK
+from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.parties.store import Store
+from pv4fad.protocol.wire import decode
+from pv4fad.runs.document import RunDocument
+from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.meter import PREPARE, PhaseCost, Progress
+from pv4fad.runs.new_run import begin_run, prepare_network_run
+from pv4fad.runs.scoring import predict
+from pv4fad.runs.scoring_rows import Batching
+from pv4fad.runs.settings import TrainingSettings
+from pv4fad.runs.training import carry_through, stage_of
+from pv4fad.transport.in_process import Observer
+
+RUNS, PREDICTIONS = "runs", "predictions"
+BANKS_AT_ONCE = 4  # each has a message of up to 100 MB under way
+_NOTES = "deployment"
+
+
+class Notes(ValidatedModel):
+    """What the payment network is doing for the federation."""
+
+    doing: Literal["", "train", "score"] = ""
+    run_id: str = ""
+    """Of the latest training."""
+    predictions: int = 0
+    """How many files of predictions were begun."""
+
+
+@dataclass(frozen=True)
+class RemoteFederation(LedFederation):
+    """The others are behind the relay."""
+
+    accounts: Mapping[str, int]
+    post: Post
+    is_over: Callable[[], bool] = field(repr=False)
+    """Whether what was begun has come to its end."""
+
+    @property
+    def bank_accounts(self) -> Mapping[str, int]:
+        return self.accounts
+
+    def deliver(self, messages: Iterable[bytes], observer: Observer | None = None) -> None:
+        self._send(messages, observer)
+        while not self.is_over():
+            data = self.post.receive()
+            _observe([data], observer)
+            self._send(self.payment_network.handle(data), observer)
+
+    def resume(self, observer: Observer | None = None) -> None:
+        # What may not have arrived was sent again when the session began.
+        self.deliver([], observer)
+
+    def _send(self, messages: Iterable[bytes], observer: Observer | None) -> None:
+        for message in messages:
+            _observe([message], observer)
+            self.post.send([message])
+
+
+def _observe(messages: Iterable[bytes], observer: Observer | None) -> None:
+    if observer is not None:
+        for data in messages:
+            observer(decode(data), len(data))
+
+
+class NetworkMember:
+    """The payment network with its transactions."""
+
+    name = PAYMENT_NETWORK
+
+    def __init__(
+        self,
+        store: Store,
+        pool: WorkerPool,
+        folder: Path,
+        cards: Mapping[str, PartyCard],
+        *,
+        transactions: Path,
+        new_transactions: Path | None,
+        training: TrainingSettings | None,
+        batching: Batching,
+    ) -> None:
+        self._store = store
+        self._network = PaymentNetwork(store, pool, banks_at_once=BANKS_AT_ONCE)
+        self._folder = folder
+        self._cards = cards
+        self._transactions = transactions
+        self._new_transactions = new_transactions
+        self._training = training
+        self._batching = batching
+
+    def begin_session(self) -> None:
+        """Files are read when a job begins."""
+
+    def handle(self, data: bytes) -> list[bytes]:
+        return self._network.handle(data)
+
+    def unanswered(self) -> list[bytes]:
+        return self._network.unanswered()
+
+    def do(self, job: Job, post: Post, *, again: bool) -> None:
+        notes = self._notes()
+        if job == "resume":
+            if not notes.doing:
+                raise StoreError("nothing was interrupted: pv4fad federation start begins")
+            job = notes.doing
+        elif notes.doing and not (again and notes.doing == job):
+            raise StoreError(
+                f"the federation was interrupted while it did {notes.doing!r}: carry on with"
+                " pv4fad federation resume"
+            )
+        notes = self._train(notes, post) if job == "train" else self._score(notes, post)
+        self._note(notes.model_copy(update={"doing": ""}))
+
+    # Training.
+
+    def _train(self, notes: Notes, post: Post) -> Notes:
+        report = partial(_tell, post)
+        if notes.doing == "train" and stage_of(self._store, notes.run_id) is not None:
+            folder = self._run_folder(notes.run_id)
+            document = folder.read()
+            if document is None:
+                raise StoreError(f"{folder.path}: run.json of the run to resume is missing")
+            federation = self._federation(notes.run_id, post)
+            begin: Callable[[Observer], None] = federation.resume
+        else:
+            if self._training is None:
+                raise ParameterError("no settings for training: give [training] in party.toml")
+            started = time.monotonic()
+            transactions = load_transactions(self._transactions, labels_required=True).frame
+            new = prepare_network_run(
+                transactions, directory(self._cards), self._accounts(), self._training
+            )
+            prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
+            document = RunDocument.of_new_run(new.parameters, new.commitment, datetime.now(UTC))
+            document = document.model_copy(update={"phases": (prepared,)})
+            folder = self._run_folder(document.run_id)
+            folder.write(document)
+            notes = self._note(
+                notes.model_copy(update={"doing": "train", "run_id": document.run_id})
+            )
+            federation = self._federation(document.run_id, post)
+            begin = partial(begin_run, federation, new)
+        if stage_of(self._store, document.run_id) != "Trained" or document.state != "finished":
+            carry_through(folder, document, federation, begin, report)
+        return notes
+
+    # Scoring.
+
+    def _score(self, notes: Notes, post: Post) -> Notes:
+        if self._new_transactions is None:
+            raise ParameterError("nothing to score: give new-transactions in party.toml")
+        if not notes.run_id:
+            raise StoreError("there is no model yet: pv4fad federation start train")
+        document = self._run_folder(notes.run_id).require_finished()
+        if notes.doing != "score":
+            number = notes.predictions + 1
+            notes = self._note(notes.model_copy(update={"doing": "score", "predictions": number}))
+        out = self._folder / PREDICTIONS / f"{notes.run_id}-{notes.predictions}.csv"
+        if out.exists():  # interrupted just after it was written
+            return notes
+        out.parent.mkdir(mode=0o700, exist_ok=True)
+        predict(
+            self._federation(notes.run_id, post),
+            document,
+            (self._transactions, self._new_transactions),
+            directory(self._cards),
+            out,
+            batching=self._batching,
+            details=True,
+            report=partial(_tell, post),
+        )
+        return notes
+
+    # What both need.
+
+    def _federation(self, run_id: str, post: Post) -> RemoteFederation:
+        def is_over() -> bool:
+            trained = stage_of(self._store, run_id) == "Trained"
+            return trained and self._network.epoch_under_way(run_id) is None
+
+        return RemoteFederation(self._network, (), self._accounts(), post, is_over)
+
+    def _accounts(self) -> dict[str, int]:
+        return {name: card.accounts for name, card in self._cards.items() if card.role == BANK}
+
+    def _run_folder(self, run_id: str) -> RunFolder:
+        return RunFolder(self._folder / RUNS / run_id)
+
+    def _notes(self) -> Notes:
+        raw = self._store.get(_NOTES)
+        return Notes() if raw is None else Notes.model_validate_json(raw)
+
+    def _note(self, notes: Notes) -> Notes:
+        with self._store.transaction() as tx:
+            tx.put(_NOTES, notes.model_dump_json().encode())
+        return notes
+
+
+def _tell(post: Post, progress: Progress) -> None:
+    cost = progress.cost
+    post.tell(f"{cost.phase}: {cost.messages} messages, {cost.bytes} bytes")

@@ -1,0 +1,152 @@
+"""`pv4fad party init`: a folder for a party, with keys of its own.
+
+Everything is made on the party's own machine; what leaves it is the card, and of the aggregator the
+certificate that proves who the SuperLink is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pv4fad.errors import DataError, ParameterError, StoreError
+from pv4fad.flower.card import PartyCard, Role
+from pv4fad.flower.certificates import new_node_key, new_request, sign_with_new_authority
+from pv4fad.flower.party_folder import (
+    CARD_FILE,
+    SETTINGS_FILE,
+    PartyFolder,
+    PartySettings,
+    create_identity,
+    write_private,
+)
+from pv4fad.parties.disk_store import DiskStore
+from pv4fad.parties.party import AGGREGATOR, BANK, PAYMENT_NETWORK
+from pv4fad.parties.sealing import Passphrase
+from pv4fad.privacy.epsilon import Epsilon
+from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.tables import padded
+from pv4fad.protocol.wire import Address
+from pv4fad.runs.bank_files import load_bank
+
+_KEYS = "keys"
+
+
+@dataclass(frozen=True)
+class NewParty:
+    """What its operator has to decide."""
+
+    role: Role
+    name: str
+    superlink: str
+    data: Path | None = None
+    new_transactions: Path | None = None
+    epsilon: str | None = None
+    """The payment network: of the first training."""
+    limit: Epsilon | None = None
+    """A bank: the ε that it allows in total."""
+    runtime_port: int = 9094
+    own_authority: bool = False
+    """The aggregator: sign the SuperLink's certificate here, for a trial."""
+
+
+def create_party(path: Path, new: NewParty, passphrase: Passphrase) -> PartyCard:
+    """Make the folder, which must be new or empty; returns the card for the others."""
+    _require_sensible(new)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise StoreError(f"{path}: holds files already; name a new or empty folder")
+    bics: tuple[str, ...] = ()
+    n_accounts = 0
+    if new.role == BANK and new.data is not None:
+        accounts = load_bank(new.data)
+        bics = tuple(accounts["Bank"].cast(str).unique().sort())
+        n_accounts = padded(accounts.height)
+    with DiskStore.create(path, new.name, passphrase) as store:
+        identity = create_identity(store).public()
+        if new.limit is not None:
+            with store.transaction() as tx:
+                set_limit(tx, new.limit, datetime.now(UTC))
+    folder = PartyFolder(path)
+    write_private(folder.path / SETTINGS_FILE, _settings_text(new))
+    settings = folder.settings()
+    node_key = _make_keys(folder, settings, new)
+    card = PartyCard(
+        role=new.role,
+        name=new.name,
+        identity=identity.to_bytes().hex(),
+        node_key=node_key,
+        bics=bics,
+        accounts=n_accounts,
+    )
+    write_private(folder.path / CARD_FILE, card.to_json())
+    return card
+
+
+def renew_card(folder: PartyFolder) -> PartyCard:
+    """A bank's card with the BICs and the number of accounts that its file has now."""
+    card, settings = folder.own_card(), folder.settings()
+    if card.role != BANK:
+        return card
+    accounts = load_bank(folder.file(settings.data))
+    card = card.model_copy(
+        update={
+            "bics": tuple(accounts["Bank"].cast(str).unique().sort()),
+            "accounts": padded(accounts.height),
+        }
+    )
+    write_private(folder.path / CARD_FILE, card.to_json())
+    return card
+
+
+def _require_sensible(new: NewParty) -> None:
+    fixed = {"payment-network": PAYMENT_NETWORK, "aggregator": AGGREGATOR}.get(new.role, new.name)
+    if new.name != fixed or (new.role == BANK and new.name in (PAYMENT_NETWORK, AGGREGATOR)):
+        raise ParameterError(f"name {new.name!r}: a party of role {new.role} cannot have it")
+    Address(new.name, new.name, "run")  # refuses names that no message could carry
+    if new.role != AGGREGATOR and new.data is None:
+        raise DataError("--data is missing: the file that this party brings")
+    if new.role == BANK and new.limit is None:
+        raise ParameterError("--limit is missing: the ε that this bank allows in total, such as 3")
+    for file in (new.data, new.new_transactions):
+        if file is not None and not file.is_file():
+            raise DataError(f"{file}: is not there")
+
+
+def _make_keys(folder: PartyFolder, settings: PartySettings, new: NewParty) -> str:
+    keys = folder.path / _KEYS
+    keys.mkdir(mode=0o700)
+    if new.role != AGGREGATOR:
+        return new_node_key(keys / "node")
+    host, _ = settings.address
+    new_request(keys / "superlink.key", keys / "superlink.csr", host)
+    if new.own_authority:
+        sign_with_new_authority(keys / "superlink.csr", keys / "superlink.crt", keys / "ca.crt")
+    return ""
+
+
+def _settings_text(new: NewParty) -> str:
+    entries: dict[str, str | int] = {
+        "role": new.role,
+        "name": new.name,
+        "superlink": new.superlink,
+        "root-certificate": f"{_KEYS}/ca.crt",
+    }
+    if new.role != AGGREGATOR:
+        entries["runtime-port"] = new.runtime_port
+    if new.data is not None:
+        entries["data"] = str(new.data.absolute())
+    if new.new_transactions is not None:
+        entries["new-transactions"] = str(new.new_transactions.absolute())
+    lines = [f"{name} = {_toml(value)}" for name, value in entries.items()]
+    if new.role == "payment-network":
+        lines += ["", "[training]  # every option of docs/training.md but those of one machine"]
+        lines += [f"epsilon = {_toml(new.epsilon)}" if new.epsilon else "# epsilon = 1.0"]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: str | int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,178 @@
+"""The folder of a party in a deployed federation, on its own machine.
+
+party.toml       what its operator decides (`PartySettings`)
+card.json        what the others need to know of it; public
+cards/           the cards of the others, one file each, as compared with them
+store.db         its store: identity, ledger, shares; sealed with its passphrase
+keys/            key of its SuperNode, or key and certificate of the SuperLink
+flower/          what Flower keeps
+runs/, predictions/    payment network: results
+status.json            aggregator: how the federation is doing
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from pv4fad.errors import DataError, ParameterError, StoreError
+from pv4fad.flower.card import PartyCard, Role, read_card, require_complete
+from pv4fad.forest.validated import ValidatedModel
+from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
+from pv4fad.parties.disk_store import DiskStore
+from pv4fad.parties.identity import Identity
+from pv4fad.parties.sealing import Passphrase
+from pv4fad.parties.store import Store
+from pv4fad.parties.store_file import party_of
+from pv4fad.runs.settings import TrainingSettings
+
+SETTINGS_FILE, CARD_FILE = "party.toml", "card.json"
+_IDENTITY = "identity"
+
+
+class PartySettings(ValidatedModel):
+    """party.toml; dashes in the file where the names here have underscores."""
+
+    role: Role
+    name: str
+    superlink: str = "127.0.0.1:8000"
+    """Where the aggregator's SuperLink is, host:port; the aggregator listens there."""
+    root_certificate: str = "keys/ca.crt"
+    """What the SuperLink's certificate was signed with."""
+    runtime_port: int = Field(default=9094, ge=1, le=65535)
+    """Of this machine only: where the SuperNode and its apps meet."""
+    workers: int | None = Field(default=None, ge=0)
+    """Worker processes for encryption; by default one per core."""
+    data: str = ""
+    """A bank's account file; the payment network's labelled transactions."""
+    new_transactions: str = ""
+    """The payment network: transactions to score."""
+    honest_banks: int = Field(default=1, ge=1)
+    """A bank: how many banks it relies on to add noise, itself included."""
+    layers_per_day: int = Field(default=DEFAULT_LAYERS_PER_DAY, ge=1)
+    """A bank: how many scoring layers it answers."""
+    training: TrainingSettings | None = None
+    """The payment network: how to train (docs/training.md)."""
+
+    @field_validator("training", mode="before")
+    @classmethod
+    def _with_underscores(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return TrainingSettings(**{key.replace("-", "_"): one for key, one in value.items()})
+        return value
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the SuperLink."""
+        host, _, port = self.superlink.rpartition(":")
+        if not host or not port.isdigit():
+            raise ParameterError(f"superlink {self.superlink!r}: write host:port")
+        return host.strip("[]"), int(port)
+
+
+class PartyFolder:
+    """A party on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    # What its operator decides.
+
+    def settings(self) -> PartySettings:
+        path = self.path / SETTINGS_FILE
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(
+                f"{self.path} is not the folder of a party ({SETTINGS_FILE} is missing): make one"
+                " with pv4fad party init"
+            ) from None
+        except ValueError as error:
+            raise ParameterError(f"{path}: {error}") from None
+        try:
+            return PartySettings(**{key.replace("-", "_"): value for key, value in content.items()})
+        except ParameterError as error:
+            raise ParameterError(f"{path}: {error}") from None
+
+    def file(self, name: str) -> Path:
+        """A file that the settings name: absolute, or beside party.toml."""
+        return self.path / name
+
+    # Who takes part.
+
+    def own_card(self) -> PartyCard:
+        return read_card(self.path / CARD_FILE)
+
+    def cards(self) -> dict[str, PartyCard]:
+        """Everybody's card, this party's own included, in the order of the names."""
+        found = [self.own_card()]
+        found += [read_card(path) for path in sorted((self.path / "cards").glob("*.json"))]
+        by_name = {card.name: card for card in sorted(found, key=lambda card: card.name)}
+        if len(by_name) < len(found):
+            raise DataError(f"{self.path / 'cards'}: two cards have one name")
+        return by_name
+
+    def complete_cards(self) -> dict[str, PartyCard]:
+        """Everybody's card, of all that it takes."""
+        cards = self.cards()
+        require_complete(cards)
+        return cards
+
+    def import_card(self, path: Path) -> PartyCard:
+        """Keep the card of another party; the same again is fine, another one is not."""
+        card, target = read_card(path), self.path / "cards"
+        if card.name == self.own_card().name:
+            if card != self.own_card():
+                raise DataError(f"{path}: a card with this party's name, {card.name}")
+            return card
+        kept = target / f"{card.name}.json"
+        if kept.exists() and read_card(kept).identity != card.identity:
+            raise DataError(
+                f"{path}: {card.name} is known with other keys; if it has told you so itself,"
+                f" delete {kept} and repeat"
+            )
+        target.mkdir(mode=0o700, exist_ok=True)
+        write_private(kept, card.to_json())
+        return card
+
+    # Secrets.
+
+    def open_store(self, passphrase: Passphrase) -> DiskStore:
+        return DiskStore.open(self.path, passphrase)
+
+    def party_name(self) -> str:
+        """Whose store this is; needs no passphrase."""
+        return party_of(self.path)
+
+
+def create_identity(store: Store) -> Identity:
+    """New keys for a new party, kept in its store."""
+    identity = Identity.generate(store.party)
+    with store.transaction() as tx:
+        if tx.get(_IDENTITY) is not None:
+            raise StoreError(f"the store of {store.party} has keys already")
+        tx.put(_IDENTITY, identity.to_bytes())
+    return identity
+
+
+def read_identity(store: Store) -> Identity:
+    """The keys in a party's store."""
+    raw = store.get(_IDENTITY)
+    if raw is None:
+        raise StoreError(
+            f"the store of {store.party} holds no keys: make it with pv4fad party init"
+        )
+    return Identity.from_bytes(raw)
+
+
+def write_private(path: Path, text: str) -> None:
+    """A file for its owner only, replaced in one piece."""
+    new = path.with_name(f".{path.name}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    new.replace(path)

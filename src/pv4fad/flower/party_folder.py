@@ -28,6 +28,7 @@ from pv4fad.parties.identity import Identity
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.parties.store import Store
 from pv4fad.parties.store_file import party_of
+from pv4fad.runs.scoring_rows import Batching
 from pv4fad.runs.settings import TrainingSettings
 
 SETTINGS_FILE, CARD_FILE = "party.toml", "card.json"
@@ -55,6 +56,8 @@ class PartySettings(ValidatedModel):
     """A bank: how many banks it relies on to add noise, itself included."""
     layers_per_day: int = Field(default=DEFAULT_LAYERS_PER_DAY, ge=1)
     """A bank: how many scoring layers it answers."""
+    layers: int = Field(default=Batching().layers, ge=1)
+    """The payment network: banks are asked for a multiple of so many layers (docs/scoring.md)."""
     training: TrainingSettings | None = None
     """The payment network: how to train (docs/training.md)."""
 

@@ -130,5 +130,5 @@ def make_member(
         transactions=folder.file(settings.data),
         new_transactions=folder.file(new) if new else None,
         training=settings.training,
-        batching=Batching(),
+        batching=Batching(layers=settings.layers),
     )

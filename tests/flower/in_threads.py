@@ -1,0 +1,189 @@
+"""A federation whose stations are threads of this process, and a carrier that can lose things.
+
+Everything but Flower itself is as deployed: cards, sealed envelopes, fragments, sessions, relay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+import polars as pl
+from tests.flower.times import NOON
+from tests.runs.small_federation import small_tables
+
+from pv4fad.data.challenge import transactions_file, write_partition
+from pv4fad.flower.card import PartyCard
+from pv4fad.flower.envelope import Correspondence, Fragment
+from pv4fad.flower.exchange import Reply, Request, from_frames, to_frames
+from pv4fad.flower.members import AggregatorMember, BankMember
+from pv4fad.flower.network_member import NetworkMember
+from pv4fad.flower.party_folder import create_identity, read_identity
+from pv4fad.flower.relay import Failure, Relay
+from pv4fad.flower.station import Station
+from pv4fad.flower.status import Journal, Status, read_status
+from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.parties.store import MemoryStore, Store
+from pv4fad.privacy.epsilon import parse_epsilon
+from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.tables import padded
+from pv4fad.runs.bank_files import load_bank
+from pv4fad.runs.scoring_rows import Batching
+from pv4fad.runs.settings import TrainingSettings
+
+SETTINGS = TrainingSettings(
+    epsilon="none",
+    structure="random",
+    trees=4,
+    height=3,
+    seed=33,  # as in tests of `pv4fad score`
+)
+
+
+def write_data(root: Path, banks: list[str]) -> Path:
+    """A scenario in which these banks take part; returns its folder."""
+    tables = small_tables()
+    scenario = root / "scenario01"
+    for split in ("train", "test"):
+        accounts = {bank: tables.accounts[bank] for bank in banks}
+        write_partition(scenario / split, getattr(tables, split).transactions, accounts)
+    return scenario
+
+
+def transactions_of(scenario: Path, split: str) -> Path:
+    return scenario / split / "swift" / transactions_file(split)
+
+
+def make_card(store: Store, role: str, accounts: pl.DataFrame | None = None) -> PartyCard:
+    """Keys for a store, and the card that shows them."""
+    identity = create_identity(store).public().to_bytes().hex()
+    if accounts is None:
+        return PartyCard(role=role, name=store.party, identity=identity)
+    bics = tuple(accounts["Bank"].cast(str).unique().sort())
+    n = padded(accounts.height)
+    return PartyCard(role=role, name=store.party, identity=identity, bics=bics, accounts=n)
+
+
+@dataclass
+class ThreadFederation:
+    """Stores last as long as the object; stations can be started again."""
+
+    root: Path
+    scenario: Path
+    banks: list[str]
+    settings: TrainingSettings = SETTINGS
+    stores: dict[str, Store] = field(default_factory=dict)
+    cards: dict[str, PartyCard] = field(default_factory=dict)
+    stations: dict[str, Station] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        roles = {PAYMENT_NETWORK: PAYMENT_NETWORK, AGGREGATOR: AGGREGATOR}
+        for name in (PAYMENT_NETWORK, AGGREGATOR, *self.banks):
+            self.stores[name] = MemoryStore(name)
+            role = roles.get(name, "bank")
+            accounts = load_bank(self.account_file(name)) if role == "bank" else None
+            self.cards[name] = make_card(self.stores[name], role, accounts)
+        for bank in self.banks:
+            with self.stores[bank].transaction() as tx:
+                set_limit(tx, parse_epsilon("none"), NOON)
+        for name in self.cards:
+            self.start(name)
+
+    def account_file(self, bank: str) -> Path:
+        return self.scenario / "train" / bank / "bank_dataset.csv"
+
+    def start(self, name: str) -> None:
+        """A new station on the party's store; the old one ends after its present message."""
+        if name in self.stations:
+            self.stations[name].close()
+        store, pool = self.stores[name], WorkerPool(0)
+        identity = read_identity(store)
+        member: NetworkMember | AggregatorMember | BankMember
+        if name == AGGREGATOR:
+            member = AggregatorMember(store, pool)
+        elif name == PAYMENT_NETWORK:
+            member = NetworkMember(
+                store,
+                pool,
+                self.root,
+                self.cards,
+                transactions=transactions_of(self.scenario, "train"),
+                new_transactions=transactions_of(self.scenario, "test"),
+                training=self.settings,
+                batching=Batching(layers=2),
+            )
+        else:
+            member = BankMember(
+                store,
+                pool,
+                identity,
+                self.account_file(name),
+                self.cards,
+                honest_banks=1,
+                layers_per_day=1000,
+            )
+        correspondence = Correspondence(identity, self.cards)
+        self.stations[name] = Station(member, correspondence, hold_s=2.0, settle_s=0.05)
+
+    def run(
+        self,
+        job: str,
+        number: int = 1,
+        before_request: Callable[[ThreadFederation, str, Request], bool] = lambda *_: True,
+        seen: Callable[[Fragment], None] = lambda _: None,
+    ) -> Status:
+        """Carry a job through; `before_request` may start stations anew, and says whether the
+        reply arrives."""
+        journal = Journal(self.root, number, job, list(self.cards))
+        carrier = ThreadCarrier(self, before_request, seen)
+        try:
+            relay = Relay(carrier, list(self.cards), job, journal, linger_s=0.05, patience_s=60)
+            relay.run()
+        except BaseException as error:
+            journal.finish(str(error) or type(error).__name__)
+            raise
+        journal.finish()
+        status = read_status(self.root)
+        assert status is not None
+        return status
+
+    def close(self) -> None:
+        for station in self.stations.values():
+            station.close()
+
+
+class ThreadCarrier:
+    """Calls stations in threads, through the encoding that the line has."""
+
+    def __init__(
+        self,
+        federation: ThreadFederation,
+        before_request: Callable[[ThreadFederation, str, Request], bool],
+        seen: Callable[[Fragment], None],
+    ) -> None:
+        self._federation = federation
+        self._before_request = before_request
+        self._seen = seen
+        self._back: SimpleQueue[tuple[str, Reply | Failure]] = SimpleQueue()
+
+    def send(self, party: str, request: Request) -> None:
+        arrives = self._before_request(self._federation, party, request)
+        Thread(target=self._call, args=(party, request, arrives), daemon=True).start()
+
+    def receive(self) -> list[tuple[str, Reply | Failure]]:
+        try:
+            return [self._back.get(timeout=0.05)]
+        except Empty:
+            return []
+
+    def _call(self, party: str, request: Request, arrives: bool) -> None:
+        sent = from_frames(to_frames(request), Request)
+        reply = self._federation.stations[party].exchange(sent)
+        reply = from_frames(to_frames(reply), Reply)
+        for fragment in reply.fragments:
+            self._seen(fragment)
+        self._back.put((party, reply if arrives else Failure("lost on purpose")))

@@ -1,0 +1,123 @@
+"""Stations and relay without Flower: the same model and votes, whatever gets lost on the way."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+from tests.flower.in_threads import ThreadFederation, transactions_of, write_data
+
+from pv4fad.data.loading import load_transactions
+from pv4fad.errors import ProtocolError
+from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.privacy.ledger import read_ledger
+from pv4fad.runs.bank_files import load_bank
+from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.verification import compare
+from pv4fad.runs.vote_verification import ScoredData
+
+BANKS = ["bank01", "bank02"]
+
+
+def verified(federation: ThreadFederation, number: int):
+    """The model, and the votes of the n-th scoring, against a trusted third party."""
+    (run,) = (federation.root / "runs").iterdir()
+    document = RunFolder(run).require_finished()
+    accounts = {bank: load_bank(federation.account_file(bank)) for bank in federation.banks}
+    predictions = federation.root / "predictions" / f"{run.name}-{number}.csv"
+    return compare(
+        document.parameters,
+        bytes.fromhex(document.structure_commitment),
+        load_transactions(
+            transactions_of(federation.scenario, "train"), labels_required=True
+        ).frame,
+        accounts,
+        federation.stores,
+        scored=ScoredData.read(federation.scenario / "test", accounts, predictions),
+    )
+
+
+class Trouble:
+    """Loses every fifth reply, and starts some stations anew at the given requests."""
+
+    def __init__(self, restarts: dict[tuple[str, int], str]) -> None:
+        self.restarts = restarts
+        self.n_requests = 0
+        self.n_to: dict[str, int] = {}
+
+    def __call__(self, federation, party, request):
+        self.n_requests += 1
+        self.n_to[party] = self.n_to.get(party, 0) + bool(request.fragments)
+        restart = self.restarts.pop((party, self.n_to[party]), None)
+        if restart is not None:
+            federation.start(restart)
+        return self.n_requests % 5 != 0
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory):
+    """Trained and scored with losses; a bank was started anew when its table was on the way, the
+    payment network when the first shares of the join were."""
+    root = tmp_path_factory.mktemp("troubled")
+    federation = ThreadFederation(root, write_data(root / "data", BANKS), BANKS)
+    trouble = Trouble({("bank01", 3): "bank01", (PAYMENT_NETWORK, 4): PAYMENT_NETWORK})
+    trained = federation.run("train", 1, trouble)
+    assert not trouble.restarts
+    again = Trouble({("bank02", 2): "bank02"})
+    scored = federation.run("score", 2, again)
+    assert not again.restarts
+    yield federation, trained, scored
+    federation.close()
+
+
+def test_labels_and_votes_equal_those_of_a_trusted_third_party(troubled):
+    result = verified(troubled[0], 1)
+    assert result.all_equal
+    assert {one.what for one in result.exact} >= {"counts", "scores", "ordering votes"}
+    assert all(one.total > 0 for one in result.exact)
+
+
+def test_every_bank_has_spent_once(troubled):
+    for bank in BANKS:
+        assert len(read_ledger(troubled[0].stores[bank]).expenses) == 1
+
+
+def test_the_status_tells_of_losses_and_restarts(troubled):
+    _, trained, scored = troubled
+    assert trained.state == scored.state == "finished"
+    assert trained.sessions >= 2
+    assert trained.parties["bank01"].restarts == 1
+    assert sum(hops.failures for hops in trained.parties.values()) >= 2
+    ways = {(one.sender, one.receiver) for one in trained.sent}
+    assert ("bank01", AGGREGATOR) in ways
+    assert ("bank01", "bank02") not in ways
+
+
+def test_predictions_have_details_and_both_labels(troubled):
+    federation = troubled[0]
+    (file,) = (federation.root / "predictions").glob("*.csv")
+    table = pl.read_csv(file)
+    assert table["OrderingVotes"].sum() > 0
+    assert 0 < (table["Score"] > 0).sum() < table.height
+
+
+def test_nothing_is_left_to_resume(troubled):
+    with pytest.raises(ProtocolError, match=r"payment-network: cannot go on \(StoreError\)"):
+        troubled[0].run("resume", 3)
+
+
+def test_a_bank_without_budget_stops_the_run_and_keeps_its_reasons(tmp_path, caplog):
+    federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS[:1]), BANKS[:1])
+    with federation.stores["bank01"].transaction() as tx:
+        ledger = tx.keys("permanent/ledger/")
+        assert ledger
+    file = federation.account_file("bank01")
+    file.write_text(file.read_text() + "not an account\n")
+    with pytest.raises(ProtocolError) as refused:
+        federation.run("train")
+    assert str(refused.value) == "bank01: cannot go on (DataError); its own log says why"
+    assert "bank_dataset.csv" in caplog.text
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert status["state"] == "failed"
+    federation.close()

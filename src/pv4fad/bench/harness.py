@@ -21,6 +21,8 @@ from pv4fad.protocol.wire import Message
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+Tap = Callable[[Any, Any], object]
+"""Is told a job and its result."""
 
 
 class Progress(Protocol):
@@ -96,7 +98,7 @@ class MeasuredPool(WorkerPool):
     ) -> None:
         super().__init__(n_workers)
         self.stopwatch = Stopwatch(self.usage)
-        self.taps: dict[Callable[..., Any], Callable[[Any, Any], object]] = {}
+        self.taps: dict[Callable[..., Any], Tap] = {}
         self.end_before: Callable[..., Any] | None = None
         self._phase_of = dict(phase_of or {})
         self._between = between

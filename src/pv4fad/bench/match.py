@@ -20,6 +20,7 @@ from pv4fad.bench.harness import (
     Complete,
     MeasuredPool,
     Progress,
+    Tap,
     TrafficMeter,
     peak_memory,
 )
@@ -112,15 +113,23 @@ def _watch(
         counter.open_indicators(job)
         check.opened(u)
 
-    pool.taps = {
-        encrypt_planes: lambda job, _: counter.encrypt_planes(job),
-        sum_layers: lambda job, _: counter.sum_layers(job),
-        sum_shared_layers: lambda job, _: counter.sum_shared_layers(job),
+    pool.taps = count_match_operations(counter) | {
         blind_indicators: blinded,
         open_indicators: opened,
     }
     pool.end_before = masked_products
     return counter, check, TrafficMeter()
+
+
+def count_match_operations(counter: OperationCounter) -> dict[Callable[..., Any], Tap]:
+    """Taps that count the operations of every job of a match."""
+    return {
+        encrypt_planes: lambda job, _: counter.encrypt_planes(job),
+        sum_layers: lambda job, _: counter.sum_layers(job),
+        sum_shared_layers: lambda job, _: counter.sum_shared_layers(job),
+        blind_indicators: lambda job, _: counter.blind_indicators(job),
+        open_indicators: lambda job, _: counter.open_indicators(job),
+    }
 
 
 def _figures(
@@ -184,7 +193,7 @@ class _Check:
 def _indicators(workload: Workload, parameters: RunParameters) -> NDArray[np.bool_]:
     """(atoms, bins): has the account in this bin this atom at the bank?"""
     (plan,) = parameters.tables
-    accounts = workload.table
+    (accounts,) = workload.tables.values()
     bins = place(hash_accounts(accounts.ids, parameters.hash_key), accounts.trees, plan.layout)
     truth = np.zeros((workload.n_atoms, plan.layout.n_bins), np.bool_)
     atom = workload.atoms[:, 0]

@@ -19,6 +19,7 @@ from pv4fad.bench.harness import (
     MeasuredPool,
     Phase,
     Progress,
+    Tap,
     TrafficMeter,
     peak_memory,
 )
@@ -72,7 +73,8 @@ def bench_score(
             _USUAL_OVERHEAD * sum(one.total_s for one in expected) / n_cores,
             n_queries(parameters, per_account),
         )
-        counter, traffic = count_operations(pool), TrafficMeter()
+        counter, traffic = ScoringCounter(), TrafficMeter()
+        pool.taps = count_scoring_operations(counter)
 
         def observe(message: Message, n_bytes: int) -> None:
             traffic(message, n_bytes)
@@ -187,10 +189,9 @@ def train_off_the_clock(
     return federation, time.perf_counter() - start
 
 
-def count_operations(pool: MeasuredPool) -> ScoringCounter:
-    """Count the operations of every job from now on."""
-    counter = ScoringCounter()
-    pool.taps = {
+def count_scoring_operations(counter: ScoringCounter) -> dict[Callable[..., Any], Tap]:
+    """Taps that count the operations of every job of a batch."""
+    return {
         set_shares: lambda job, _: counter.set_shares(job),
         open_sets: lambda job, _: counter.open_sets(job),
         encrypt_label_shares: lambda job, _: counter.encrypt_label_shares(job),
@@ -198,7 +199,6 @@ def count_operations(pool: MeasuredPool) -> ScoringCounter:
         released_queries: lambda job, _: counter.released_queries(job),
         answer_queries: lambda job, _: counter.answer_queries(job),
     }
-    return counter
 
 
 def n_queries(parameters: RunParameters, n_layers: int) -> int:

@@ -37,7 +37,7 @@ def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -
         expected = expected_operations(parameters).with_costs(unit_costs(pool, parameters))
         match_s = sum(one.total_s for one in expected) / max(1, pool.n_workers)
         progress.begin(_OTHER_PHASES * match_s, sum(messages_of_phases(parameters).values()))
-        traffic, meter = TrafficMeter(), _PhaseMeter(parameters, pool.stopwatch)
+        traffic, meter = TrafficMeter(), PhaseMeter(parameters, pool.stopwatch)
 
         def observe(message: Message, n_bytes: int) -> None:
             traffic(message, n_bytes)
@@ -54,13 +54,13 @@ def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -
             | {"workers": pool.n_workers, "red_leaves": parameters.sizes.n_leaves},
             phases=pool.stopwatch.phases,
             traffic=traffic.traffic(),
-            checks=_checks(workload, parameters, federation),
+            checks=training_checks(workload, parameters, federation),
             figures=_figures(parameters, pool.stopwatch.phases),
             peak_bytes=peak_memory(pool.usage),
         )
 
 
-class _PhaseMeter(Meter):
+class PhaseMeter(Meter):
     """Knows which phase the work on a message belongs to; the stopwatch adds CPU seconds."""
 
     def __init__(self, parameters: RunParameters, stopwatch: Stopwatch) -> None:
@@ -83,29 +83,28 @@ def _figures(parameters: RunParameters, phases: dict[str, Phase]) -> dict[str, f
     }
 
 
-def _checks(
+def training_checks(
     workload: Workload, parameters: RunParameters, federation: Federation
 ) -> dict[str, bool]:
     """Counts and labels, put together from the parties' shares."""
     t, shape = parameters.plain_modulus, (parameters.sizes.n_groups, -1)
-    (bank,) = federation.banks
-    own, banks = (
-        _record(party, parameters, "sums")[name].astype(np.int64).reshape(shape)
-        for party, name in ((federation.payment_network, "p"), (bank, "q"))
-    )
-    counts = (own - banks + t // 2) % t - t // 2
-    own_labels, bank_labels = (
-        _record(party, parameters, "label share")[name]
-        for party, name in ((federation.payment_network, "p"), (bank, "b"))
-    )
-    labels = (own_labels + bank_labels).reshape(shape) % np.uint64(t)
+    network, banks = federation.payment_network, federation.banks
+    counts = _record(network, parameters, "sums")["p"].astype(np.int64).reshape(shape)
+    for bank in banks:
+        counts = counts - _record(bank, parameters, "sums")["q"].astype(np.int64).reshape(shape)
+    counts = (counts + t // 2) % t - t // 2
+    if parameters.mode == "sealed":
+        labels = _record(network, parameters, "label share")["p"].astype(np.int64)
+        labels = (labels + _record(banks[0], parameters, "label share")["b"].astype(np.int64)) % t
+    else:
+        labels = _record(network, parameters, "labels")["labels"].astype(np.int64)
     truth = workload.truth.counts(workload.pairs)
     return {
-        f"all {counts.size} counts equal those of a trusted third party": bool(
+        f"all {counts.size:,} counts equal those of a trusted third party": bool(
             np.array_equal(counts, truth[:, :-1])
         ),
-        f"all {labels.size} labels equal those of a trusted third party": bool(
-            np.array_equal(labels, workload.truth.red_labels(truth))
+        f"all {labels.size:,} labels equal those of a trusted third party": bool(
+            np.array_equal(labels.reshape(shape), workload.truth.red_labels(truth))
         ),
     }
 

@@ -1,9 +1,9 @@
-"""Generated work for benchmarks: a payment network, one bank, a forest, and the plain truth.
+"""Generated work for benchmarks: a payment network, its banks, a forest, and the plain truth.
 
-The bank holds half of the payment network's accounts (fewer if it has fewer) and otherwise accounts
-that the payment network has never seen.  Every account of the payment network sends one payment
-and receives one; new payments to score are spread over all of them.  Atoms are uniform, so that no
-atom is cheap.
+The payment network's accounts are spread evenly over the banks.  A bank knows half of its own
+(fewer if it has fewer), and has otherwise accounts that the payment network has never seen.  Every
+account of the payment network sends one payment and receives one; new payments to score are spread
+over all of them.  Atoms are uniform, so that no atom is cheap.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.parameters import Mode, RunParameters
 from pv4fad.protocol.tables import TableAccounts
 
-BANK = "bank01"
-BIC = "BNCHDEFF"
 ABSENT = -1
 
 
@@ -54,43 +52,70 @@ class Workload:
     n_trees: int = 12
     groups_per_tree: int = 1
     bound: int = 2  # every account has two payments
+    n_banks: int = 1
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("pns_accounts", "bank_accounts", "n_atoms", "n_trees", "groups_per_tree"):
+        for name in (
+            "pns_accounts",
+            "bank_accounts",
+            "n_atoms",
+            "n_trees",
+            "groups_per_tree",
+            "n_banks",
+        ):
             if getattr(self, name) < 1:
                 raise ParameterError(f"{name} must be at least 1")
 
-    # The bank.
+    # The banks.
 
     @cached_property
-    def records(self) -> BankRecords:
-        """What the bank holds."""
-        shared = self._n_shared
-        numbers = [*range(shared), *range(self.pns_accounts, self._n_ids)]
-        return BankRecords(
-            _qualified(numbers), _bare(numbers), self._bank_atoms, "generated for a benchmark"
-        )
+    def banks(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(f"bank{number:02}" for number in range(1, self.n_banks + 1))
+
+    @cached_property
+    def records(self) -> dict[str, BankRecords]:
+        """What each bank holds."""
+        return {
+            bank: BankRecords(
+                _qualified(number, self._numbers(number)),
+                _bare(self._numbers(number)),
+                self._bank_atoms[number],
+                "generated for a benchmark",
+            )
+            for number, bank in enumerate(self.banks)
+        }
 
     @cached_property
     def atoms(self) -> NDArray[np.int64]:
-        """What the payment network's account `key` finds at the bank: (keys, 1), −1 if nothing."""
+        """What the payment network's account `key` finds at its bank: (keys, 1), −1 if nothing."""
         found = np.full((self.pns_accounts, 1), ABSENT, np.int64)
-        found[: self._n_shared] = self._bank_atoms[: self._n_shared]
+        for number in range(self.n_banks):
+            shared = self._shared(number)
+            found[shared] = self._bank_atoms[number, : len(shared)]
         return found
 
     @cached_property
     def _bank_atoms(self) -> NDArray[np.int16]:
         rng = np.random.default_rng([self.seed, 1])
-        return rng.integers(self.n_atoms, size=(self.bank_accounts, 1)).astype(np.int16)
+        shape = (self.n_banks, self.bank_accounts, 1)
+        return rng.integers(self.n_atoms, size=shape).astype(np.int16)
 
-    @property
-    def _n_shared(self) -> int:
-        return min(self.pns_accounts // 2, self.bank_accounts)
+    def _own(self, number: int) -> NDArray[np.int64]:
+        """The payment network's accounts at a bank."""
+        return np.arange(number, self.pns_accounts, self.n_banks)
 
-    @property
-    def _n_ids(self) -> int:
-        return self.pns_accounts + self.bank_accounts - self._n_shared
+    def _shared(self, number: int) -> NDArray[np.int64]:
+        """Those of them that the bank knows."""
+        own = self._own(number)
+        return own[: min(-(-len(own) // 2), self.bank_accounts)]
+
+    def _numbers(self, number: int) -> NDArray[np.int64]:
+        """All accounts of a bank: those of the payment network first."""
+        shared = self._shared(number)
+        first = self.pns_accounts + number * self.bank_accounts
+        return np.concatenate([shared, np.arange(first, first + self.bank_accounts - len(shared))])
 
     # The payment network.
 
@@ -107,8 +132,8 @@ class Workload:
     @cached_property
     def pairs(self) -> KeptPairs:
         """The payments that count."""
-        bare_trees = self.table.trees
         keys = np.arange(self.pns_accounts)
+        bare_trees = tree_of(_bare(keys), self.n_trees)
         rng = np.random.default_rng([self.seed, 2])
         sides = np.stack([rng.permutation(keys), rng.permutation(keys)], axis=1)
         return choose_pairs(
@@ -121,11 +146,16 @@ class Workload:
         )
 
     @cached_property
-    def table(self) -> TableAccounts:
-        """All of the payment network's accounts are routed to the one bank."""
-        numbers = range(self.pns_accounts)
-        trees = tree_of(_bare(numbers), self.n_trees)
-        return TableAccounts(_qualified(numbers), trees, np.arange(self.pns_accounts))
+    def tables(self) -> dict[str, TableAccounts]:
+        """All of the payment network's accounts are routed to their banks."""
+        return {
+            bank: TableAccounts(
+                _qualified(number, self._own(number)),
+                tree_of(_bare(self._own(number)), self.n_trees),
+                self._own(number),
+            )
+            for number, bank in enumerate(self.banks)
+        }
 
     @cached_property
     def training_input(self) -> TrainingInput:
@@ -134,7 +164,7 @@ class Workload:
             self.forest,
             group_counts(self.forest, self.pairs, self.pns_accounts),
             green_labels(self.forest, self._codes, self._labels),
-            {BANK: self.table},
+            self.tables,
         )
 
     @cached_property
@@ -159,7 +189,10 @@ class Workload:
         accounts = chosen // per_account
         return ScoringInput(
             self.forest.route(rng.random((n, 1), np.float32)),
-            [(BIC, one.decode()) for one in _bare(range(self.pns_accounts))],
+            [
+                (bic(number % self.n_banks), bare.decode())
+                for number, bare in enumerate(_bare(np.arange(self.pns_accounts)))
+            ],
             np.stack([accounts, accounts], axis=1),
             layers_at_once=per_account,
         )
@@ -181,7 +214,7 @@ class Workload:
         """A new run without noise, so that everything can be compared with the truth."""
         return run_parameters(
             self.training_input,
-            {BANK: self.bank_accounts},
+            dict.fromkeys(self.banks, self.bank_accounts),
             bound=self.bound,
             epsilon="none",
             noise="none",
@@ -193,20 +226,26 @@ class Workload:
         self, pool: WorkerPool, network_store: type[MemoryStore] = MemoryStore
     ) -> Federation:
         """The parties, with stores in memory."""
-        identity, store = Identity.generate(BANK), MemoryStore(BANK)
-        with store.transaction() as tx:
-            set_limit(tx, "none", datetime.now(UTC))
-        bank = Bank(
-            BANK,
-            store,
-            pool,
-            records=self.records,
-            identity=identity,
-            signing_keys={BANK: identity.public().signing_key},
-        )
+        identities = {bank: Identity.generate(bank) for bank in self.banks}
+        signing_keys = {bank: one.public().signing_key for bank, one in identities.items()}
+        banks = []
+        for bank, identity in identities.items():
+            store = MemoryStore(bank)
+            with store.transaction() as tx:
+                set_limit(tx, "none", datetime.now(UTC))
+            banks.append(
+                Bank(
+                    bank,
+                    store,
+                    pool,
+                    records=self.records[bank],
+                    identity=identity,
+                    signing_keys=signing_keys,
+                )
+            )
         return Federation(
             PaymentNetwork(network_store(PAYMENT_NETWORK), pool),
-            [bank],
+            banks,
             Aggregator(AGGREGATOR, MemoryStore(AGGREGATOR), pool),
         )
 
@@ -220,10 +259,15 @@ def _intervals(first: int, stop: int, n: int) -> Node:
     return Split(0, cut, _intervals(first, middle, n), _intervals(middle, stop, n))
 
 
-def _bare(numbers: range | list[int]) -> tuple[bytes, ...]:
+def bic(number: int) -> str:
+    """Of a bank."""
+    return f"BNCHDE{number:02}"
+
+
+def _bare(numbers: NDArray[np.int64]) -> tuple[bytes, ...]:
     return tuple(b"%012d" % number for number in numbers)
 
 
-def _qualified(numbers: range | list[int]) -> tuple[bytes, ...]:
-    prefix = f"{BIC}{KEY_SEPARATOR}".encode()
+def _qualified(bank: int, numbers: NDArray[np.int64]) -> tuple[bytes, ...]:
+    prefix = f"{bic(bank)}{KEY_SEPARATOR}".encode()
     return tuple(b"%b%012d" % (prefix, number) for number in numbers)

@@ -134,25 +134,25 @@ def online(
     A micro-batch asks one layer over all blocks, however few payments are in it: nobody sees which
     block was meant.  It carries one payment of every account at most.
     """
-    workloads = [Workload(n, n, atoms, trees, groups_per_tree) for n in _sizes(accounts)]
+    sizes = whole_numbers(accounts, "--accounts")
+    workloads = [Workload(n, n, atoms, trees, groups_per_tree) for n in sizes]
     _run(
         lambda progress: bench_online(workloads, mode, workers, progress), json_file, _print_online
     )
 
 
-def _sizes(text: str) -> list[int]:
+def whole_numbers(text: str, option: str) -> list[int]:
+    """1,2,3."""
     try:
-        sizes = [int(one) for one in text.split(",")]
+        numbers = [int(one) for one in text.split(",")]
     except ValueError:
-        sizes = [0]
-    if min(sizes) < 1:
-        raise typer.BadParameter(
-            f"'{text}' is not a list like 10000,100000", param_hint="--accounts"
-        )
-    return sizes
+        numbers = [0]
+    if min(numbers) < 1:
+        raise typer.BadParameter(f"'{text}' is not a list of numbers like 1,2,3", param_hint=option)
+    return numbers
 
 
-class _Bar:
+class Bar:
     """The progress of a benchmark on standard error."""
 
     def __init__(self, bars: Bars) -> None:
@@ -173,7 +173,7 @@ def _run(
     show: Callable[[BenchReport], None] | None = None,
 ) -> None:
     with progress_bar() as bars:
-        report = benchmark(_Bar(bars))
+        report = benchmark(Bar(bars))
     if json_file is not None:
         json_file.write_text(json.dumps(report.document(), indent=2) + "\n", encoding="utf-8")
     (show or _print)(report)

@@ -11,6 +11,8 @@ from rich.markup import escape
 from pv4fad import __version__
 from pv4fad.cli import (
     bench,
+    bench_dp_forest,
+    bench_table,
     data,
     demo,
     evaluate,
@@ -37,6 +39,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+bench.app.command("table")(bench_table.table)
+bench.app.command("scaling")(bench_table.scaling)
+bench.app.command("dp-forest")(bench_dp_forest.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")

@@ -1,29 +1,28 @@
 """The payment network's local model: how suspicious a transaction looks without any bank.
 
-Two kinds of trees, of scikit-learn, each in several copies that see all anomalies and different
-samples of normal rows, because 0.1 % of anomalies would drown otherwise:
+Random forests and extremely randomised trees of scikit-learn, in several copies.  Each copy sees
+all anomalies and its own sample of normal rows, because 0.1 % of anomalies would drown otherwise:
 
-    boosting   B(x) = mean over copies of the log-odds
-    forest     F(x) = log-odds of the mean share of anomalies in the leaves of all trees
-    score(x)   = (B(x) + F(x)) / 2 + log(normal rows in a sample / normal rows)
+    p(x)     = mean over trees of the share of anomalies in the leaf that x reaches
+    score(x) = log-odds of p(x) + log(normal rows in a sample / normal rows)
 
-The last term turns the log-odds of a sample into those of all rows.  The model is kept as arrays
+The last term turns the odds in a sample into those among all rows.  The fitted model is arrays
 (`tree_ensemble`, `model_file`); scikit-learn is needed for fitting only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.model_selection import GroupKFold
-from threadpoolctl import threadpool_limits
 
-from pv4fad.detection.model_file import ModelContent, read_model, write_model
-from pv4fad.detection.tree_ensemble import LEAF, TreeEnsemble, breadth_first, single_leaf
+from pv4fad.detection.model_file import read_model, write_model
+from pv4fad.detection.tree_ensemble import MAX_DEPTH, TreeEnsemble, breadth_first
 from pv4fad.errors import DataError, ParameterError
 
 Features = NDArray[np.float32]
@@ -32,16 +31,16 @@ Labels = NDArray[np.int8]
 COPIES = 4
 NORMAL_PER_ANOMALY = 30
 LEAST_NORMAL = 5_000  # in a sample: what is normal takes some rows to show, however few anomalies
-BOOSTING = {
-    "learning_rate": 0.1,
-    "max_iter": 60,
-    "max_leaf_nodes": 15,
-    "min_samples_leaf": 10,
-    "l2_regularization": 1.0,
-    "max_features": 0.3,
-    "early_stopping": False,
+_TREES: dict[str, Any] = {
+    "n_estimators": 25,
+    "min_samples_leaf": 2,
+    "max_depth": MAX_DEPTH,
+    "n_jobs": -1,  # threads; the trees are the same for any number of them
 }
-FOREST = {"n_estimators": 25, "min_samples_leaf": 2, "max_features": 0.5}
+FORESTS: tuple[Callable[[int], Any], ...] = (  # by random state
+    lambda state: RandomForestClassifier(**_TREES, max_features=0.3, random_state=state),
+    lambda state: ExtraTreesClassifier(**_TREES, max_features=0.5, random_state=state),
+)
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,7 @@ class LocalModel:
 
     names: tuple[str, ...]
     base: float  # log-odds that are added; all there is if there are no trees
-    boosting: TreeEnsemble = field(repr=False)
-    forest: TreeEnsemble = field(repr=False)
-
-    def __post_init__(self) -> None:
-        if bool(len(self.boosting)) != bool(len(self.forest)):
-            raise DataError("local model: trees of one kind only")
+    trees: TreeEnsemble = field(repr=False)  # leaf values: shares of anomalies
 
     @classmethod
     def fit(
@@ -91,85 +85,53 @@ class LocalModel:
 
     def score(self, features: Features) -> NDArray[np.float32]:
         """The log-odds of an anomaly, by row."""
-        if not len(self.forest):
+        if not len(self.trees):
             return np.full(len(features), self.base, np.float32)
-        boosted = self.boosting.total(features)
-        share = np.clip(self.forest.total(features), 0.0, 1.0)
+        share = np.clip(self.trees.total(features) / len(self.trees), 0.0, 1.0)
         # Half a tree more on either side: no leaf is without doubt.
-        doubt = 0.5 / len(self.forest)
-        voted = np.log((share + doubt) / (1.0 - share + doubt))
-        return ((boosted + voted) / 2.0 + self.base).astype(np.float32)
+        doubt = 0.5 / len(self.trees)
+        odds = (share + doubt) / (1.0 - share + doubt)
+        return (np.log(odds) + self.base).astype(np.float32)
 
     def to_bytes(self) -> bytes:
         """The model as a file without code; equal models give equal bytes."""
-        return write_model(ModelContent(self.names, self.base, (self.boosting, self.forest)))
+        return write_model(self.names, self.base, self.trees)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LocalModel:
         """The model of a file; DataError if that is damaged, of another version, or no model."""
-        content = read_model(data, n_ensembles=2)
-        return cls(content.names, content.base, *content.ensembles)
+        return cls(*read_model(data))
 
     @classmethod
     def _fit_rows(
         cls, features: Features, names: Sequence[str], labels: Labels, rng: np.random.Generator
     ) -> LocalModel:
         anomalies, normal = np.flatnonzero(labels == 1), np.flatnonzero(labels == 0)
-        n_features = features.shape[1]
+        trees: list[TreeEnsemble] = []
         if not len(anomalies) or not len(normal):
-            none = TreeEnsemble.of(n_features, [])
-            return cls(tuple(names), _prior(labels), none, none)
+            return cls(tuple(names), _prior(labels), TreeEnsemble.of(len(names), trees))
         n_sample = min(len(normal), max(NORMAL_PER_ANOMALY * len(anomalies), LEAST_NORMAL))
-        boosting: list[TreeEnsemble] = []
-        forest: list[TreeEnsemble] = []
         for _ in range(COPIES):
             sample = rng.choice(normal, n_sample, replace=False)
             rows = np.sort(np.concatenate([anomalies, sample]))
-            state = int(rng.integers(2**32))
-            # Samples are small: more threads cost more than they bring, all the more on a busy
-            # machine.
-            with threadpool_limits(limits=1):
-                boosting += boosted_trees(features[rows], labels[rows], state)
-            forest += forest_trees(features[rows], labels[rows], state)
+            for forest in FORESTS:
+                fitted = forest(int(rng.integers(2**32)))
+                fitted.fit(features[rows], labels[rows])
+                trees += forest_trees(fitted)
         base = float(np.log(n_sample / len(normal)))
-        return cls(
-            tuple(names),
-            base,
-            TreeEnsemble.of(n_features, boosting),
-            TreeEnsemble.of(n_features, forest),
-        )
+        return cls(tuple(names), base, TreeEnsemble.of(len(names), trees))
 
 
-def boosted_trees(features: Features, labels: Labels, state: int) -> list[TreeEnsemble]:
-    """Trees whose values add up to a COPIES-th of the log-odds."""
-    fitted = HistGradientBoostingClassifier(**BOOSTING, random_state=state).fit(features, labels)
-    trees = [single_leaf(features.shape[1], float(fitted._baseline_prediction.item()) / COPIES)]
-    for (predictor,) in fitted._predictors:
-        nodes = predictor.nodes
-        trees.append(
-            breadth_first(
-                features.shape[1],
-                (nodes["left"].astype(np.int64), nodes["right"].astype(np.int64)),
-                np.where(nodes["is_leaf"], LEAF, nodes["feature_idx"]),
-                threshold=nodes["num_threshold"],
-                missing_right=nodes["missing_go_to_left"] == 0,
-                value=nodes["value"] / COPIES,
-            )
-        )
-    return trees
-
-
-def forest_trees(features: Features, labels: Labels, state: int) -> list[TreeEnsemble]:
-    """Trees whose values add up to a COPIES-th of the mean share of anomalies."""
-    fitted = ExtraTreesClassifier(**FOREST, random_state=state).fit(features, labels)
+def forest_trees(fitted: RandomForestClassifier | ExtraTreesClassifier) -> list[TreeEnsemble]:
+    """The trees of a fitted forest; leaf values are shares of label 1."""
     return [
         breadth_first(
-            features.shape[1],
+            fitted.n_features_in_,
             (tree.children_left, tree.children_right),
             tree.feature,
             threshold=tree.threshold,
             missing_right=tree.missing_go_to_left == 0,
-            value=tree.value[:, 0, 1] / (COPIES * len(fitted.estimators_)),
+            value=tree.value[:, 0, 1],
         )
         for tree in (estimator.tree_ for estimator in fitted.estimators_)
     ]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,45 +23,29 @@ MAGIC = b"PV4FADLM"
 VERSION = 1
 _LENGTH_BYTES, _DIGEST_BYTES = 4, 32
 _MAX_FEATURES = 2**15 - 1
+_DTYPES = ("<i4", "<i2", "<f4", "u1", "<f8")  # n_nodes, feature, threshold, missing_right, value
 
 
-@dataclass(frozen=True)
-class ModelContent:
-    """What a file holds."""
-
-    names: tuple[str, ...]
-    base: float
-    ensembles: tuple[TreeEnsemble, ...]
-
-
-def write_model(content: ModelContent) -> bytes:
+def write_model(names: Sequence[str], base: float, trees: TreeEnsemble) -> bytes:
     """Equal contents give equal bytes."""
     header = {
         "version": VERSION,
-        "features": list(content.names),
-        "base": content.base,
-        "trees": [len(trees) for trees in content.ensembles],
-        "nodes": [len(trees.feature) for trees in content.ensembles],
+        "features": list(names),
+        "base": base,
+        "trees": len(trees),
+        "nodes": len(trees.feature),
     }
     text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
-    parts = [MAGIC, len(text).to_bytes(_LENGTH_BYTES, "little"), text]
-    for trees in content.ensembles:
-        arrays: Sequence[NDArray[Any]] = (
-            trees.n_nodes,
-            trees.feature,
-            trees.threshold,
-            trees.missing_right,
-            trees.value,
-        )
-        parts += [
-            array.astype(dtype).tobytes() for array, dtype in zip(arrays, _DTYPES, strict=True)
-        ]
-    body = b"".join(parts)
+    arrays: Sequence[NDArray[Any]] = (
+        trees.n_nodes, trees.feature, trees.threshold, trees.missing_right, trees.value,
+    )  # fmt: skip
+    parts = [array.astype(dtype).tobytes() for array, dtype in zip(arrays, _DTYPES, strict=True)]
+    body = b"".join([MAGIC, len(text).to_bytes(_LENGTH_BYTES, "little"), text, *parts])
     return body + hashlib.sha256(body).digest()
 
 
-def read_model(data: bytes, n_ensembles: int) -> ModelContent:
-    """DataError unless `data` is a whole, sound file of this version."""
+def read_model(data: bytes) -> tuple[tuple[str, ...], float, TreeEnsemble]:
+    """Names of the features, base, trees; DataError unless it is a sound file of this version."""
     if not data.startswith(MAGIC):
         raise DataError("not a local model of PV4FAD")
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
@@ -70,33 +53,29 @@ def read_model(data: bytes, n_ensembles: int) -> ModelContent:
         raise DataError("local model: truncated or damaged; train again, or restore the file")
     start = len(MAGIC) + _LENGTH_BYTES
     end = start + int.from_bytes(body[len(MAGIC) : start], "little")
-    names, base, trees, nodes = _header(body[start:end], n_ensembles)
-    lengths = [
-        n * np.dtype(dtype).itemsize
-        for n_trees, n_nodes in zip(trees, nodes, strict=True)
-        for n, dtype in zip((n_trees, *[n_nodes] * 4), _DTYPES, strict=True)
-    ]
-    if end + sum(lengths) != len(body):
+    names, base, n_trees, n_nodes = _header(body[start:end])
+    lengths = (n_trees, n_nodes, n_nodes, n_nodes, n_nodes)
+    sizes = [n * np.dtype(dtype).itemsize for n, dtype in zip(lengths, _DTYPES, strict=True)]
+    if end + sum(sizes) != len(body):
         raise DataError("local model: the arrays are not of the length that the header says")
-    ends = end + np.cumsum(lengths)
-    arrays = [
-        np.frombuffer(body[stop - length : stop], dtype)
-        for stop, length, dtype in zip(ends, lengths, _DTYPES * n_ensembles, strict=True)
-    ]
-    return ModelContent(
-        names,
-        base,
-        tuple(
-            _ensemble(len(names), arrays[first : first + len(_DTYPES)])
-            for first in range(0, len(arrays), len(_DTYPES))
-        ),
+    parts = np.split(np.frombuffer(body, np.uint8)[end:], np.cumsum(sizes)[:-1])
+    sizes_of_trees, feature, threshold, missing_right, value = (
+        np.frombuffer(part.tobytes(), dtype) for part, dtype in zip(parts, _DTYPES, strict=True)
     )
+    if (missing_right > 1).any():
+        raise DataError("local model: a node sends missing values neither left nor right")
+    trees = TreeEnsemble(
+        len(names),
+        sizes_of_trees.astype(np.int32),
+        feature.astype(np.int16),
+        threshold.astype(np.float32),
+        missing_right.astype(bool),
+        value.astype(np.float64),
+    )
+    return names, base, trees
 
 
-_DTYPES = ("<i4", "<i2", "<f4", "u1", "<f8")  # n_nodes, feature, threshold, missing_right, value
-
-
-def _header(text: bytes, n: int) -> tuple[tuple[str, ...], float, list[int], list[int]]:
+def _header(text: bytes) -> tuple[tuple[str, ...], float, int, int]:
     try:
         document = json.loads(text)
     except ValueError:  # of UTF-8 and of JSON
@@ -105,16 +84,17 @@ def _header(text: bytes, n: int) -> tuple[tuple[str, ...], float, list[int], lis
         case {"version": version} if version != VERSION:
             raise DataError(f"local model of version {version}; this program reads {VERSION}")
         case {
+            "version": int(),
             "features": [*names],
             "base": float(base),
-            "trees": [*trees],
-            "nodes": [*nodes],
+            "trees": trees,
+            "nodes": nodes,
         } if (
             all(isinstance(name, str) for name in names)
             and 0 < len(names) == len(set(names)) <= _MAX_FEATURES
             and np.isfinite(base)
-            and len(trees) == len(nodes) == n
-            and all(map(_is_count, [*trees, *nodes]))
+            and _is_count(trees)
+            and _is_count(nodes)
         ):
             return tuple(names), base, trees, nodes
     raise DataError("local model: fields of the header are missing or wrong")
@@ -122,17 +102,3 @@ def _header(text: bytes, n: int) -> tuple[tuple[str, ...], float, list[int], lis
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
-
-
-def _ensemble(n_features: int, arrays: Sequence[NDArray[Any]]) -> TreeEnsemble:
-    n_nodes, feature, threshold, missing_right, value = arrays
-    if (missing_right > 1).any():
-        raise DataError("local model: a node sends missing values neither left nor right")
-    return TreeEnsemble(
-        n_features,
-        n_nodes.astype(np.int32),
-        feature.astype(np.int16),
-        threshold.astype(np.float32),
-        missing_right.astype(bool),
-        value.astype(np.float64),
-    )

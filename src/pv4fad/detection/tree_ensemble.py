@@ -22,6 +22,7 @@ from pv4fad.errors import DataError
 LEAF = -1
 MAX_DEPTH = 64
 _ROWS_AT_ONCE = 8192  # a block of rows stays in the processor's cache
+_LEVELS_BETWEEN = 4  # of descent, before the rows that have reached a leaf are put aside
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class TreeEnsemble:
     missing_right: NDArray[np.bool_] = field(repr=False)  # where an inner node sends what is NaN
     value: NDArray[np.float64] = field(repr=False)  # of a leaf
     _left: NDArray[np.int64] = field(init=False, repr=False)  # a leaf has itself on its left
+    _column: NDArray[np.int64] = field(init=False, repr=False)  # of a leaf: any
+    _limit: NDArray[np.float32] = field(init=False, repr=False)  # of a leaf: +∞, so it goes left
     _depth: NDArray[np.int64] = field(init=False, repr=False)  # by tree
 
     def __post_init__(self) -> None:
@@ -47,7 +50,10 @@ class TreeEnsemble:
             raise DataError(f"trees: a node tests none of the {self.n_features} features")
         if np.isnan(self.threshold).any() or not np.isfinite(self.value).all():
             raise DataError("trees: a threshold or a value is not a number")
+        is_leaf = self.feature == LEAF
         object.__setattr__(self, "_left", self._left_children())
+        object.__setattr__(self, "_column", np.maximum(self.feature, 0).astype(np.int64))
+        object.__setattr__(self, "_limit", np.where(is_leaf, np.float32(np.inf), self.threshold))
         object.__setattr__(self, "_depth", self._depths())
 
     @classmethod
@@ -82,21 +88,22 @@ class TreeEnsemble:
 
     def _block_total(self, block: NDArray[np.float32]) -> NDArray[np.float64]:
         cells = block.ravel()
-        row_start = np.arange(len(block)) * self.n_features
         is_missing = bool(np.isnan(cells).any())
-        column = np.maximum(self.feature, 0).astype(np.int64)  # what a leaf tests does not matter
-        # No value is above +∞, so a row that has reached its leaf goes left, and stays.
-        threshold = np.where(self.feature == LEAF, np.float32(np.inf), self.threshold)
+        row, row_start = np.arange(len(block)), np.arange(len(block)) * self.n_features
         total = np.zeros(len(block))
         for root, depth in zip(self._roots(), self._depth, strict=True):
-            node = np.full(len(block), root)
-            for _ in range(depth):
-                tested = cells[row_start + column[node]]
-                goes_right = tested > threshold[node]
+            who, start, node = row, row_start, np.full(len(block), root)
+            for level in range(depth):
+                if level % _LEVELS_BETWEEN == _LEVELS_BETWEEN - 1:
+                    arrived = self.feature[node] == LEAF
+                    total[who[arrived]] += self.value[node[arrived]]
+                    who, start, node = who[~arrived], start[~arrived], node[~arrived]
+                tested = cells[start + self._column[node]]
+                goes_right = tested > self._limit[node]
                 if is_missing:
                     goes_right |= np.isnan(tested) & self.missing_right[node]
                 node = self._left[node] + goes_right
-            total += self.value[node]
+            total[who] += self.value[node]
         return total
 
     def _roots(self) -> NDArray[np.int64]:
@@ -145,19 +152,6 @@ def breadth_first(
         np.where(is_leaf, np.float32(0), largest_float32_not_above(threshold[order])),
         missing_right[order] & ~is_leaf,
         np.where(is_leaf, value[order], 0.0),
-    )
-
-
-def single_leaf(n_features: int, value: float) -> TreeEnsemble:
-    """A tree that gives every row the same value."""
-    leaf = np.full(1, LEAF)
-    return breadth_first(
-        n_features,
-        (leaf, leaf),
-        leaf,
-        threshold=np.zeros(1),
-        missing_right=np.zeros(1, bool),
-        value=np.full(1, value),
     )
 
 

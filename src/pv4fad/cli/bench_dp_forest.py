@@ -52,7 +52,7 @@ def command(
 
 
 def _table(comparisons: Sequence[Comparison]) -> Table:
-    table = Table(box=SIMPLE)
+    table = Table(box=SIMPLE, pad_edge=False)
     table.add_column("data", no_wrap=True)
     for heading in ("ε", "largest", "diffprivlib", "pv4fad", "fit: CPU s", "faster"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -181,7 +181,7 @@ def _exp_digits(rate: Fraction, n_bits: int, added: int = 0) -> int:
     """2^n_bits / (added + exp(rate)), rounded down; exact."""
     precision = n_bits + _WORD_BITS
     while True:
-        below, above = (added * 2**precision + x for x in _exp_bounds(rate, precision))
+        below, above = ((added << precision) + x for x in _exp_bounds(rate, precision))
         shifted = 1 << (n_bits + precision)
         if shifted // above == shifted // below:
             return shifted // below

@@ -1,5 +1,6 @@
 """The paper's table and the scaling study: checked results, kept rows, honest arithmetic."""
 
+import dataclasses
 import json
 
 import pytest
@@ -10,7 +11,7 @@ from pv4fad.bench.figures import details, scaling_figure, table_cells, table_pag
 from pv4fad.bench.harness import Phase, Traffic
 from pv4fad.bench.scaling import Point, ScalingReport, study
 from pv4fad.bench.table import PAPER, FinishedRows, PaperRow, RowResult, Setting, one_leaf, rows_of
-from pv4fad.bench.whole import WholeJob
+from pv4fad.bench.whole import WholeJob, run_whole_job
 from pv4fad.bench.workload import Workload
 from pv4fad.cli.main import app
 from pv4fad.errors import DataError, ParameterError
@@ -46,13 +47,12 @@ def test_rows_are_checked_kept_and_not_run_twice(small_rows, tmp_path, monkeypat
     phases_cpu_s = sum(phase["cpu_s"] for phase in row["job"]["phases"].values())
     assert sum(row["job"]["party_cpu_s"].values()) == pytest.approx(phases_cpu_s, rel=0.2)
 
-    ran = []
-    real = table.run_row
-    monkeypatch.setattr(table, "run_row", lambda row, *rest: ran.append(row) or real(row, *rest))
+    monkeypatch.setattr(table, "run_row", lambda row, *_: result_of(row, Setting(workers=0)))
     result = run("table", "--rows", "2,8", *options, "--html", str(html_file))
     assert result.exit_code == 0, result.output
-    assert [one.number for one in ran] == [8]
     assert "Row 2 is in" in result.output.replace("\n", " ")
+    first, second = json.loads(json_file.read_text())["rows"]
+    assert (first, second["row"]["number"]) == (row, 8)
     page = html_file.read_text()
     assert "3k" in page
     assert "<script" not in page
@@ -90,7 +90,14 @@ def test_rows_of_another_setting_are_not_mixed_in(tmp_path):
 
 def result_of(row: PaperRow, setting: Setting | None = None) -> RowResult:
     job = WholeJob(
-        phases={"match": Phase(20.0, 30.0), "count": Phase(10.0, 12.0), "score": Phase(60.0, 100)},
+        phases={
+            "propose": Phase(1.0, 1.0),
+            "match": Phase(20.0, 30.0),
+            "count": Phase(5.0, 6.0),
+            "compare": Phase(3.0, 4.0),
+            "labels": Phase(1.0, 1.0),
+            "score": Phase(60.0, 100.0),
+        },
         party_cpu_s={"payment-network": 80.0, "bank01": 62.0},
         traffic=(Traffic("encrypted-table", "payment-network", "bank01", 3, 10**6),) * 2,
         peak_bytes={"parties": 10**9},
@@ -156,22 +163,56 @@ def test_exponents_are_the_slopes_of_the_costs():
     assert figure.svg().count("<circle") == 2 * len(report.points)
 
 
-def test_the_scaling_study_varies_every_size_and_checks_every_job(tmp_path, monkeypatch):
-    small = study(1000)
-    sizes = {name: values[:2] for name, values in small.sizes.items()}
-    sizes["red_leaves"] = (24, 48)
-    reduced = type(small)(
-        Workload(1000, 1000, n_atoms=2, groups_per_tree=1), small.per_account, sizes
+def test_a_whole_job_with_two_banks_equals_the_trusted_third_party():
+    steps = []
+    job = run_whole_job(
+        Workload(2000, 1500, n_atoms=2, n_trees=3, groups_per_tree=2, n_banks=2),
+        "released",
+        n_transactions=3000,
+        per_account=2,
+        n_workers=0,
+        advance=lambda: steps.append(1),
     )
-    monkeypatch.setattr("pv4fad.cli.bench_table.study", lambda accounts: reduced)
+    assert job.checks == {
+        "all 6 counts equal those of a trusted third party": True,
+        "all 12 labels equal those of a trusted third party": True,
+        "all 3,000 vote totals equal those of a trusted third party": True,
+    }
+    assert set(job.party_cpu_s) == {"payment-network", "aggregator", "bank01", "bank02"}
+    assert len(steps) == 4  # a block and a batch for each bank
+
+
+def test_the_scaling_study_varies_one_size_at_a_time(tmp_path, monkeypatch):
+    jobs = []
+
+    def linear(workload, mode, *, n_transactions, **_):
+        jobs.append((workload, n_transactions))
+        cost = workload.bank_accounts * workload.n_banks
+        return dataclasses.replace(
+            result_of(TINY).job, phases={"match": Phase(1.0, cost), "score": Phase(1.0, 5.0)}
+        )
+
+    monkeypatch.setattr("pv4fad.bench.scaling.run_whole_job", linear)
     json_file, figure = tmp_path / "scaling.json", tmp_path / "scaling.svg"
-    result = run(
-        "scaling", "--mode", "released", "--workers", "0", "--json", str(json_file),
-        "--figure", str(figure),
-    )  # fmt: skip
+    result = run("scaling", "--accounts", "1000", "--json", str(json_file), "--figure", str(figure))
     assert result.exit_code == 0, result.output
-    assert "30 comparisons with a trusted third party: equal" in result.output
-    document = json.loads(json_file.read_text())
-    assert set(document["exponents"]) == set(small.sizes)
-    assert all(all(point["checks"].values()) for point in document["points"])
+    assert "equal" in result.output
+    base = study(1000).base
+    assert len(jobs) == len(set(jobs)) == 11  # the base stands for the first of four sizes
+    for workload, n_transactions in jobs:
+        differs = [
+            field.name
+            for field in dataclasses.fields(Workload)
+            if getattr(workload, field.name) != getattr(base, field.name)
+        ]
+        assert len(differs) <= 1 or differs == ["pns_accounts", "n_banks"]
+        assert n_transactions % workload.pns_accounts == 0
+    exponents = json.loads(json_file.read_text())["exponents"]
+    assert {name: round(one["train"], 6) for name, one in exponents.items()} == {
+        "pns_accounts": 0,
+        "bank_accounts": 1,
+        "red_leaves": 0,
+        "banks": 1,
+        "transactions": 0,
+    }
     assert figure.read_text().startswith("<svg")

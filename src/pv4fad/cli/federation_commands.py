@@ -25,7 +25,7 @@ from pv4fad.flower.status import Status, read_status
 app = typer.Typer(help="A deployed federation, at its aggregator.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The aggregator's folder.")]
-_JOBS = ("train", "score")
+_JOBS = ("check", "train", "score")
 _LOOK_EVERY_S = 0.5
 _RELAY_STARTS_WITHIN_S = 120.0
 
@@ -33,9 +33,14 @@ _RELAY_STARTS_WITHIN_S = 120.0
 @app.command()
 def start(
     folder: Folder,
-    job: Annotated[str, typer.Argument(help="train or score, as the payment network has set.")],
+    job: Annotated[
+        str,
+        typer.Argument(
+            help="check: reach everybody; train or score: as the payment network has set."
+        ),
+    ],
 ) -> None:
-    """Train or score; waits until it is done."""
+    """Check the lines, train or score; waits until it is done."""
     if job not in _JOBS:
         raise ParameterError(f"{job}: give one of {', '.join(_JOBS)}")
     _carry_through(folder, job)  # type: ignore[arg-type]

@@ -29,7 +29,8 @@ _MAX_FRAMES = 4096
 _MAX_FRAME_BYTES = 2**30
 _LENGTH = struct.Struct("<Q")
 
-Job = Literal["", "train", "score", "resume"]
+Job = Literal["", "check", "train", "score", "resume"]
+JOBS: tuple[Job, ...] = ("check", "train", "score", "resume")
 Exchanged = TypeVar("Exchanged", "Request", "Reply")
 State = Literal["idle", "busy", "done", "failed"]
 

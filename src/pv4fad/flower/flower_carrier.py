@@ -24,7 +24,7 @@ from pv4fad.flower.relay import Failure
 from pv4fad.flower.station_socket import call
 from pv4fad.parties.party import AGGREGATOR
 
-_POLL_S = 0.1
+_POLL_S = 0.2  # each poll costs the SuperLink some 20 ms
 _SLOWEST_POLL_S = 1.0
 _LIFE_S = 24 * 3600.0  # of a message, at most: a bank may work for hours
 

@@ -128,6 +128,8 @@ class NetworkMember:
         return self._network.unanswered()
 
     def do(self, job: Job, post: Post, *, again: bool) -> None:
+        if job == "check":
+            return  # everybody has been reached
         notes = self._notes()
         if job == "resume":
             if not notes.doing:

@@ -116,14 +116,18 @@ class Relay:
         if not all(line.is_quiet for line in self._lines.values()):
             return False
         network = self._lines[PAYMENT_NETWORK]
-        if not network.contacted or self._uncontacted():
+        if not all(line.contacted for line in self._lines.values() if self._asks_everybody):
+            return False
+        if not network.contacted:
             return False
         if network.state != "done":
             raise ProtocolError("the exchange came to a halt before the job was done")
         return True
 
-    def _uncontacted(self) -> bool:
-        return self._resume and any(not line.contacted for line in self._lines.values())
+    @property
+    def _asks_everybody(self) -> bool:
+        """Else a party is asked when there is something for it."""
+        return self._resume or self._job == "check"
 
     # To a station.
 
@@ -131,7 +135,7 @@ class Relay:
         now = time.monotonic()
         if line.under_way or now < line.ask_again_at:
             return False
-        if not line.contacted and (self._resume or party == PAYMENT_NETWORK):
+        if not line.contacted and (self._asks_everybody or party == PAYMENT_NETWORK):
             return True
         if line.state == "busy" or line.waiting:
             return True

@@ -14,6 +14,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from pv4fad.errors import DataError, Pv4fadError
+from pv4fad.flower.exchange import JOBS
 from pv4fad.flower.flower_carrier import FlowerCarrier
 from pv4fad.flower.party_folder import PartyFolder
 from pv4fad.flower.processes import FOLDER_VARIABLE, STATION_VARIABLE
@@ -21,7 +22,6 @@ from pv4fad.flower.relay import Relay
 from pv4fad.flower.status import Journal
 
 app = ServerApp()
-_JOBS = ("train", "score", "resume")
 
 
 @app.main()
@@ -29,14 +29,13 @@ def main(grid: Grid, context: Context) -> None:
     """Carry one job through; how it went is in status.json."""
     folder = PartyFolder(Path(os.environ[FOLDER_VARIABLE]))
     job, number = str(context.run_config["job"]), int(context.run_config["number"])
-    if job not in _JOBS:
-        raise DataError(f"job {job!r}: give one of {', '.join(_JOBS)}")
+    if job not in JOBS:
+        raise DataError(f"job {job!r}: give one of {', '.join(JOBS)}")
     cards = folder.complete_cards()
-    journal = Journal(folder.path, number, job, list(cards))  # type: ignore[arg-type]
+    journal = Journal(folder.path, number, job, list(cards))
     try:
         carrier = FlowerCarrier(grid, cards, Path(os.environ[STATION_VARIABLE]))
-        relay = Relay(carrier, list(cards), job, journal)  # type: ignore[arg-type]
-        relay.run()
+        Relay(carrier, list(cards), job, journal).run()
     except Pv4fadError as error:
         journal.finish(str(error))
         raise

@@ -1,0 +1,225 @@
+"""A deployed federation on this machine: every party in its folder, as processes of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.flower.in_threads import transactions_of, write_data
+
+from pv4fad.data.loading import load_transactions
+from pv4fad.flower.new_party import NewParty, create_party
+from pv4fad.flower.party_folder import PartyFolder
+from pv4fad.flower.status import Status, read_status
+from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.parties.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.privacy.epsilon import parse_epsilon
+from pv4fad.privacy.ledger import Ledger, read_ledger
+from pv4fad.runs.bank_files import load_bank
+from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.verification import Verification, compare
+from pv4fad.runs.vote_verification import ScoredData
+
+PASSPHRASE = "correct horse battery"
+TRAINING = 'structure = "random"\ntrees = 4\nheight = 3\nseed = 33\n'  # as in `in_threads`
+PATIENCE_S = 400
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports that nobody listens at just now, all different."""
+    sockets = [socket.socket() for _ in range(n)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Deployment:
+    """Folders are made at once; processes are started and killed by name."""
+
+    def __init__(self, root: Path, banks: list[str], *, mode: str = "sealed") -> None:
+        self.root = root
+        self.banks = banks
+        self.scenario = write_data(root / "data", banks)
+        self.parties = [AGGREGATOR, PAYMENT_NETWORK, *banks]
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        link, *ports = free_ports(len(self.parties))
+        self.superlink = f"127.0.0.1:{link}"
+        with pytest.MonkeyPatch.context() as patch:
+            # The cost is kept in the store: processes that only open it are fast, too.
+            patch.setattr("pv4fad.parties.disk_store.ScryptCost", insecure_fast_scrypt_for_tests)
+            for name, port in zip(self.parties, [9094, *ports], strict=True):
+                create_party(root / name, self._new(name, port), Passphrase(PASSPHRASE))
+        settings = root / PAYMENT_NETWORK / "party.toml"
+        top, training = settings.read_text().split("[training]")
+        text = f'layers = 2\n[training]{training}mode = "{mode}"\n{TRAINING}'
+        settings.write_text(top + text)
+        authority = (root / AGGREGATOR / "keys" / "ca.crt").read_bytes()
+        for name in self.parties:
+            for other in self.parties:
+                PartyFolder(root / name).import_card(root / other / "card.json")
+            if name != AGGREGATOR:
+                (root / name / "keys" / "ca.crt").write_bytes(authority)
+
+    def _new(self, name: str, port: int) -> NewParty:
+        if name == AGGREGATOR:
+            return NewParty("aggregator", name, self.superlink, own_authority=True)
+        if name == PAYMENT_NETWORK:
+            return NewParty(
+                "payment-network",
+                name,
+                self.superlink,
+                transactions_of(self.scenario, "train"),
+                transactions_of(self.scenario, "test"),
+                epsilon="none",
+                runtime_port=port,
+            )
+        return NewParty(
+            "bank",
+            name,
+            self.superlink,
+            self.account_file(name),
+            limit=parse_epsilon("none"),
+            runtime_port=port,
+        )
+
+    def account_file(self, bank: str) -> Path:
+        return self.scenario / "train" / bank / "bank_dataset.csv"
+
+    # Processes.
+
+    def start(self, *names: str) -> None:
+        for name in names or self.parties:
+            with self.log(name).open("ab") as log:
+                self._processes[name] = subprocess.Popen(
+                    [sys.executable, "-m", "pv4fad.cli.main", "party", "run", self.root / name],
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+
+    def kill(self, name: str) -> None:
+        """As a power failure would: the station, and with it its program of Flower."""
+        process = self._processes.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """`pv4fad federation ...` at the aggregator, not waited for."""
+        command, *rest = arguments
+        words = ["federation", command, str(self.root / AGGREGATOR), *rest]
+        return subprocess.Popen(
+            [sys.executable, "-m", "pv4fad.cli.main", *words],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def federation(self, *arguments: str) -> Status:
+        """`pv4fad federation ...` to its end, which must be good."""
+        process = self.begin(*arguments)
+        try:
+            said, _ = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            pytest.fail(f"{arguments}: still running after {PATIENCE_S} s\n{self.logs()}")
+        assert process.returncode == 0, f"{arguments}: {said}\n{self.logs()}"
+        return self.status()
+
+    def wait_for(self, name: str, text: str) -> None:
+        """Until a party's log says so."""
+        self.wait_until(lambda: text in self.log(name).read_text(), f"{name} to say {text!r}")
+
+    def wait_until(self, condition, what: str) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < until, f"waited in vain for {what}\n{self.logs()}"
+            time.sleep(0.2)
+
+    def close(self) -> None:
+        """End everything, politely and then not."""
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes = {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"PV4FAD_PASSPHRASE": PASSPHRASE, "COLUMNS": "200"}
+
+    # What is left behind.
+
+    def log(self, name: str) -> Path:
+        path = self.root / f"{name}.log"
+        path.touch()
+        return path
+
+    def logs(self) -> str:
+        """The ends of all logs, for a failing test."""
+        paths = [*self.root.glob("*.log"), *self.root.glob("*/flower/*.log")]
+        ends = [f"--- {path}\n{path.read_text(errors='replace')[-2000:]}" for path in paths]
+        return "\n".join(ends)
+
+    def status(self) -> Status:
+        found = read_status(self.root / AGGREGATOR)
+        assert found is not None
+        return found
+
+    def ledger(self, bank: str) -> Ledger:
+        with PartyFolder(self.root / bank).open_store(Passphrase(PASSPHRASE)) as store:
+            return read_ledger(store)
+
+    def verified(self) -> Verification:
+        """Model and votes against a trusted third party, once no process has the stores open."""
+        network = self.root / PAYMENT_NETWORK
+        (run,) = (network / "runs").iterdir()
+        document = RunFolder(run).require_finished()
+        accounts = {bank: load_bank(self.account_file(bank)) for bank in self.banks}
+        scored = None
+        for predictions in (network / "predictions").glob("*.csv"):
+            scored = ScoredData.read(self.scenario / "test", accounts, predictions)
+        known = load_transactions(transactions_of(self.scenario, "train"), labels_required=True)
+        stores = {
+            name: PartyFolder(self.root / name).open_store(Passphrase(PASSPHRASE))
+            for name in self.parties
+        }
+        try:
+            return compare(
+                document.parameters,
+                bytes.fromhex(document.structure_commitment),
+                known.frame,
+                accounts,
+                stores,
+                scored=scored,
+            )
+        finally:
+            for store in stores.values():
+                store.close()
+
+
+def processes_of(root: Path) -> list[str]:
+    """Command lines of living processes that name a folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(root) in line:
+                found.append(line)
+    return found

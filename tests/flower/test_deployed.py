@@ -1,0 +1,95 @@
+"""SuperLink, payment network and banks as processes of their own, with TLS and known nodes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import pytest
+from tests.flower.deployed import Deployment, processes_of
+
+from pv4fad.flower.certificates import new_node_key
+from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+BANKS = ["bank01", "bank02", "bank03"]
+
+
+def test_everybody_is_reached_over_tls_and_no_process_is_left(tmp_path):
+    deployment = Deployment(tmp_path, BANKS[:1])
+    try:
+        deployment.start(AGGREGATOR)
+        deployment.wait_for(AGGREGATOR, "is ready")
+        deployment.start(PAYMENT_NETWORK, "bank01")
+        status = deployment.federation("start", "check")
+    finally:
+        deployment.close()
+    assert status.state == "finished"
+    assert {one.exchanges for one in status.parties.values()} == {1}
+    assert not processes_of(tmp_path)
+
+
+@pytest.mark.slow
+def test_killed_bank_and_killed_superlink_change_nothing(tmp_path):
+    """A bank is killed in the middle of match, the SuperLink in the middle of scoring."""
+    deployment = Deployment(tmp_path, BANKS)
+    try:
+        deployment.start(AGGREGATOR)
+        deployment.wait_for(AGGREGATOR, "is ready")
+        deployment.start(PAYMENT_NETWORK, *BANKS)
+        training = deployment.begin("start", "train")
+        deployment.wait_until(lambda: received(deployment, "bank01") > 50e6, "a table on its way")
+        deployment.kill("bank01")
+        deployment.start("bank01")
+        said, _ = training.communicate(timeout=900)
+        assert training.returncode == 0, said + deployment.logs()
+        trained = deployment.status()
+        assert trained.parties["bank01"].failures or trained.parties["bank01"].restarts
+        assert trained.sessions > 1
+
+        scoring = deployment.begin("start", "score")
+        deployment.wait_until(
+            lambda: deployment.status().number == 2 and received(deployment, "bank02") > 50e6,
+            "a delta on its way",
+        )
+        deployment.kill(AGGREGATOR)
+        scoring.kill()
+        scoring.communicate()
+        deployment.start(AGGREGATOR)
+        deployment.wait_until(
+            lambda: deployment.log(AGGREGATOR).read_text().count("is ready") == 2, "the SuperLink"
+        )
+        assert deployment.federation("resume").state == "finished"
+    finally:
+        deployment.close()
+    result = deployment.verified()
+    assert result.all_equal
+    assert {one.what for one in result.exact} >= {"counts", "scores", "ordering votes"}
+    for bank in BANKS:
+        assert len(deployment.ledger(bank).expenses) == 1
+    assert not processes_of(tmp_path)
+
+
+@pytest.mark.slow
+def test_unknown_keys_and_wrong_certificates_are_refused_in_clear_words(tmp_path):
+    deployment = Deployment(tmp_path, BANKS[:2])
+    other = Deployment(tmp_path / "other", BANKS[:1])
+    (tmp_path / "bank01" / "keys" / "node").unlink()
+    new_node_key(tmp_path / "bank01" / "keys" / "node")
+    keys = tmp_path / "bank02" / "keys"
+    shutil.copy(other.root / AGGREGATOR / "keys" / "ca.crt", keys / "ca.crt")
+    try:
+        deployment.start(AGGREGATOR)
+        deployment.wait_for(AGGREGATOR, "is ready")
+        deployment.start("bank01", "bank02")
+        deployment.wait_for("bank01", "the SuperLink does not know the key of this node")
+        deployment.wait_for("bank02", "was not signed with this party's root certificate")
+    finally:
+        deployment.close()
+    assert not processes_of(tmp_path)
+
+
+def received(deployment: Deployment, name: str) -> int:
+    """How many bytes are on their way to a party, or have arrived."""
+    path = deployment.root / AGGREGATOR / "status.json"
+    return deployment.status().parties[name].bytes_to if path.exists() else 0

@@ -5,9 +5,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help env demo test test-all check format bench clean
+.PHONY: help env demo demo-federated test test-all check format bench clean
 help:  ## list the commands
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 env: $(READY)  ## install PV4FAD and its tools into .venv (about a minute, once)
 
@@ -22,6 +22,9 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)  ## the main job end to end on generated data
 	@$(BIN)/pv4fad demo
+
+demo-federated: $(READY)  ## the same with the parties as separate processes over Flower
+	@$(BIN)/pv4fad demo-federated
 
 test: $(READY)  ## the whole test suite with real cryptography (under 10 minutes on 2 cores)
 	@echo "Running the test suite (under 10 minutes on 2 cores) ..."

@@ -18,6 +18,7 @@ from pv4fad.cli import (
     evaluate,
     example,
     federation_commands,
+    federation_demo,
     generate,
     keys,
     ledger,
@@ -50,6 +51,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(party.app, name="party")
 app.add_typer(federation_commands.app, name="federation")
 app.command()(demo.demo)
+app.command()(federation_demo.demo_federated)
 app.command()(example.example)
 app.command("generate")(generate.command)
 app.command("params")(params.command)

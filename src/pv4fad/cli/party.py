@@ -16,7 +16,7 @@ from pv4fad.flower.card import ROLES, PartyCard, Role, federation_id
 from pv4fad.flower.checking import check_party
 from pv4fad.flower.new_party import NewParty, create_party, renew_card
 from pv4fad.flower.party_folder import PartyFolder
-from pv4fad.parties.sealing import Passphrase, passphrase_for
+from pv4fad.parties.sealing import Passphrase, create_key_file, passphrase_for
 from pv4fad.privacy.epsilon import parse_epsilon
 
 app = typer.Typer(help="One organisation's part in a deployed federation.", no_args_is_help=True)
@@ -64,14 +64,20 @@ def init(
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Make a party's folder: store, keys, certificate request, settings, and its card."""
+    """Make a party's folder: store, keys, certificate request, settings, and its card.
+
+    With --key-file a new key file is made if there is none.
+    """
     if role not in ROLES:
         raise ParameterError(f"--role {role}: give one of {', '.join(ROLES)}")
     known: Role = role
     party = name or (role if role != "bank" else "")
     if not party:
         raise ParameterError("--name is missing: what the others call this bank")
-    passphrase = passphrase_for(party, key_file=key_file, confirm=True)
+    if key_file is not None and not key_file.exists():
+        passphrase = create_key_file(key_file)
+    else:
+        passphrase = passphrase_for(party, key_file=key_file, confirm=True)
     new = NewParty(
         known,
         party,

@@ -1,0 +1,195 @@
+"""`pv4fad demo-federated`: the demo with every party as processes of its own, over Flower.
+
+Every step is a command line that is shown and then run.  On one machine, but as between several:
+each party has a folder, a passphrase and keys of its own, and reads nothing of another but cards.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+from rich.rule import Rule
+
+from pv4fad.cli.console import out
+from pv4fad.data.challenge import bank_client_id, transactions_file
+from pv4fad.data.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
+from pv4fad.errors import DataError, StoreError
+from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
+
+MARK = "made-by-pv4fad-demo-federated.txt"
+_ABOUT = """\
+Made by `pv4fad demo-federated`, which replaces this folder when it runs again.
+  data                              generated payments and accounts
+  aggregator, payment-network, ...  what each party has on its machine
+  keys                              their passphrases, one file each
+"""
+_READY_WITHIN_S = 180.0
+
+Words = list[str | Path]
+
+
+def demo_federated(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="Where to put everything.")] = Path(
+        "demo-federated"
+    ),
+    transactions: Annotated[
+        int, typer.Option(min=MIN_TRANSACTIONS, help="How many to generate.")
+    ] = 20_000,
+    banks: Annotated[int, typer.Option(min=MIN_BANKS, help="How many banks take part.")] = 3,
+) -> None:
+    """Train and score with the parties as separate processes over Flower: five minutes."""
+    started = time.monotonic()
+    _make_fresh(folder)
+    out.print(
+        f"PV4FAD over Flower: a SuperLink, a payment network and {banks} banks, each as processes"
+        " of its own, with TLS on this machine's loopback. Some five minutes on two cores.",
+        markup=False,
+    )
+    names = [bank_client_id(number) for number in range(1, banks + 1)]
+    parties = [AGGREGATOR, PAYMENT_NETWORK, *names]
+    root = context.find_root().command
+    data = folder / "data"
+    _step(
+        root,
+        "Payments and accounts, made up",
+        ["generate", data, "--transactions", str(transactions), "--banks", str(banks)],
+        quiet=True,
+    )
+    ports = dict(zip(parties, _free_ports(len(parties)), strict=True))
+    for name in parties:
+        words = ["party", "init", folder / name, *_decisions(name, folder, ports)]
+        _step(root, f"{name} makes its folder, its keys and its card", words, quiet=True)
+    for name in parties:
+        cards = [folder / other / "card.json" for other in parties if other != name]
+        words = ["party", "join", folder / name, *cards]
+        if name != AGGREGATOR:
+            words += ["--root-certificate", folder / AGGREGATOR / "keys" / "ca.crt"]
+        last = name == parties[-1]
+        _step(root, f"{name} takes in the cards of the others", words, quiet=not last)
+    bank = names[0]
+    _step(root, f"Is {bank} ready?", ["party", "check", folder / bank, *_key(folder, bank)])
+    with _running(folder, parties):
+        relay = folder / AGGREGATOR
+        _step(root, "Is everybody there?", ["federation", "start", relay, "check"], quiet=True)
+        _step(root, "Train, ε = 1", ["federation", "start", relay, "train"])
+        _step(root, "Score the payments of the last days", ["federation", "start", relay, "score"])
+    words = ["ledger", "show", folder / bank, *_key(folder, bank)]
+    _step(root, f"What {bank} has spent", words)
+    (file,) = (folder / PAYMENT_NETWORK / "predictions").glob("*.csv")
+    out.print(
+        f"Predictions: {file}. Done in {time.monotonic() - started:.0f} seconds. How to do this"
+        " between organisations: docs/deployment.md.",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _decisions(name: str, folder: Path, ports: dict[str, int]) -> Words:
+    """What the operator of a party decides."""
+    scenario = folder / "data" / "scenario01"
+    words: Words = ["--superlink", f"127.0.0.1:{ports[AGGREGATOR]}", *_key(folder, name)]
+    if name == AGGREGATOR:
+        return ["--role", "aggregator", "--own-authority", *words]
+    words += ["--runtime-port", str(ports[name])]
+    if name == PAYMENT_NETWORK:
+        known = scenario / "train" / "swift" / transactions_file("train")
+        new = scenario / "test" / "swift" / transactions_file("test")
+        data: Words = ["--data", known, "--new-transactions", new]
+        return ["--role", "payment-network", *data, "--epsilon", "1", *words]
+    accounts = scenario / "train" / name / "bank_dataset.csv"
+    return ["--role", "bank", "--name", name, "--data", accounts, "--limit", "1", *words]
+
+
+def _key(folder: Path, name: str) -> Words:
+    return ["--key-file", folder / "keys" / name]
+
+
+def _step(root: click.Command, title: str, words: Words, *, quiet: bool = False) -> None:
+    out.print()
+    out.print(Rule(title, align="left"))
+    arguments = [str(word) for word in words]
+    out.print(f"$ pv4fad {shlex.join(arguments)}", style="bold", markup=False, soft_wrap=True)
+    if quiet:
+        with out.capture():
+            code = root.main(arguments, prog_name="pv4fad", standalone_mode=False)
+    else:
+        code = root.main(arguments, prog_name="pv4fad", standalone_mode=False)
+    if code:
+        raise typer.Exit(code)
+
+
+@contextmanager
+def _running(folder: Path, parties: list[str]) -> Iterator[None]:
+    """All parties, each with `pv4fad party run`, until the block ends."""
+    out.print()
+    out.print(Rule("Everybody starts", align="left"))
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for name in parties:
+            words = ["party", "run", str(folder / name), *map(str, _key(folder, name))]
+            log = folder / f"{name}.log"
+            shown = f"$ pv4fad {shlex.join(words)} > {log} 2>&1 &"
+            out.print(shown, style="bold", markup=False, soft_wrap=True)
+            with log.open("wb") as output:
+                processes.append(
+                    subprocess.Popen(  # noqa: S603
+                        [sys.executable, "-m", "pv4fad.cli.main", *words],
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                    )
+                )
+            # The others would try again, but this way nobody waits.
+            if name == AGGREGATOR:
+                _wait_until_ready(log, processes[0])
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+            process.kill()
+
+
+def _wait_until_ready(log: Path, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + _READY_WITHIN_S
+    while "is ready" not in log.read_text(errors="replace"):
+        if process.poll() is not None or time.monotonic() > until:
+            raise StoreError(f"the aggregator did not start; see {log}")
+        time.sleep(0.5)
+
+
+def _free_ports(n: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(n)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def _make_fresh(folder: Path) -> None:
+    """An empty folder with our mark; what an earlier demo made is replaced, and nothing else."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise DataError(f"{folder}: is no folder; name another place")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not (folder / MARK).is_file():
+            raise DataError(f"{folder}: holds files that no demo made; name another place")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).write_text(_ABOUT, encoding="utf-8")
+    (folder / "keys").mkdir(mode=0o700)

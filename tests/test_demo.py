@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.report.test_report import FIGURES
 
 from pv4fad.cli.demo import MARK, steps
+from pv4fad.runs.scoring_record import read_record
 
 ROOT = Path(__file__).parents[1]
+TRANSACTIONS = 6000  # few, but one of the test period is anomalous
 README = (ROOT / "README.md").read_text()
 
 # Shares are drawn afresh in every run.
@@ -32,31 +35,54 @@ def printed(place) -> str:
     (place / "demo").mkdir()
     (place / "demo" / MARK).touch()
     (place / "demo" / "left over").touch()
-    done = pv4fad(place, "demo", "--transactions", "2000")
+    done = pv4fad(place, "demo", "--transactions", str(TRANSACTIONS))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_the_demo_shows_every_command_it_runs(printed):
-    for step in steps(Path("demo"), 2000, 3):
-        assert f"$ pv4fad {' '.join(step.arguments)}" in printed
+    for step in steps(Path("demo"), TRANSACTIONS, 3):
+        for line in step.lines:
+            assert f"$ pv4fad {' '.join(line)}" in printed
 
 
-def test_the_demo_trains_with_noise_and_spends_epsilon(printed):
-    assert re.search(r"spent 1, limit 1, left 0", printed)
+def test_the_demo_trains_with_noise_and_spends_epsilon(printed, place):
+    shown = pv4fad(place, "ledger", "show", "demo/run/bank01", "--key-file", "demo/key")
+    assert re.search(r"spent 1, limit 1, left 0", shown.stdout)
 
 
 def test_the_demo_scores_every_payment_of_the_test_period(printed, place):
     wanted = place / "demo/data/scenario01/test/swift/predictions_format.csv"
     ids = [
         [line.split(",")[0] for line in file.read_text().splitlines()]
-        for file in (wanted, place / "demo/predictions.csv")
+        for file in (wanted, place / "demo/run/payment-network/predictions.csv")
     ]
     assert ids[0] == ids[1]
 
 
-def test_the_demo_finds_the_exact_run_equal_to_a_trusted_third_party(printed):
+def test_the_demo_finds_a_run_without_noise_equal_to_a_trusted_third_party(printed):
     assert "100 % equal" in printed
+    for compared in ("counts", "scores", "beneficiary votes", "with the share of bank03"):
+        assert re.search(rf"{compared} +│ (\S+) +│ \1 ", printed), compared
+
+
+def test_the_demo_ends_with_what_was_found_seen_and_spent(printed):
+    table = printed.split("In short")[1]
+    for part in ("with the banks", "all data joined", "each bank", "training", "scoring", "ε = 1"):
+        assert part in table
+    found = re.findall(r"of 1 \(\s*\d+ %\)", table)  # the one anomaly, for every detector
+    assert len(found) >= 6
+
+
+def test_the_demo_writes_a_whole_report(printed, place):
+    page = (place / "demo/report.html").read_text()
+    for figure in FIGURES:
+        assert f'id="figure-{figure}"' in page
+    for bank in ("bank01", "bank02", "bank03"):
+        assert f"Entries of {bank}" in page
+    record = read_record(place / "demo/run/payment-network/predictions.csv")
+    assert {one.phase for one in record.phases} == {"prepare", "match", "score"}
+    assert sum(one.bytes for one in record.traffic) == sum(one.bytes for one in record.phases)
 
 
 def test_the_demo_replaces_an_earlier_demo(printed, place):
@@ -64,7 +90,8 @@ def test_the_demo_replaces_an_earlier_demo(printed, place):
     assert (place / "demo" / "run" / "run.json").is_file()
 
 
-def test_the_readme_shows_what_the_example_prints(printed):
+def test_the_readme_shows_what_the_example_prints(place):
+    printed = pv4fad(place, "example").stdout
     block = next(one for one in re.findall(r"```\n(.*?)```", README, re.DOTALL) if "Ada" in one)
     assert _SHARES.sub("#", block) in _SHARES.sub("#", printed)
 

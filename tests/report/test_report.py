@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import polars as pl
 import pytest
 from tests.evaluation.scored_run import predictions, write_run
@@ -9,8 +10,10 @@ from tests.report.conftest import HOSTILE, LONG, PASSPHRASE
 from tests.report.test_markup import Seen
 from tests.test_docs import kinds_in_code
 
+from pv4fad.data.features import FeatureTable
 from pv4fad.report.leakage import LEARNS
 from pv4fad.report.page import page
+from pv4fad.report.unusual import unusual
 from pv4fad.runs.document import SCORING_IS_OUTSIDE
 
 FIGURES = {"precision-recall", "votes", "training", "training-bytes", "scoring", "scoring-bytes"}
@@ -95,6 +98,20 @@ def test_alerts_are_the_highest_scores_with_what_may_be_shown(whole, seen):
     for column in ("OrderingAccount", "BeneficiaryAccount", "OrderingName"):
         for value in highest[column].cast(pl.String).drop_nulls():
             assert value not in shown[1]
+
+
+def test_what_is_unusual_is_rare_on_either_end_and_the_rarest_comes_first():
+    values = np.zeros((1000, 4), np.float32)
+    values[:, 0] = np.arange(1000)
+    values[7, 1] = 5  # the only one
+    values[:15, 2] = -1
+    features = FeatureTable(("rank", "only", "low", "same"), values)
+    assert unusual(features, np.array([7, 500, 999])) == [
+        "only 5 (or beyond: 0.10% of payments); rank 7 (or beyond: 0.80% of payments);"
+        " low -1 (or beyond: 1.50% of payments)",
+        "",
+        "rank 999 (or beyond: 0.10% of payments)",
+    ]
 
 
 def test_every_kind_of_message_says_what_its_receiver_learns():

@@ -1,4 +1,4 @@
-"""`pv4fad demo`: the commands of PV4FAD in the order in which a newcomer meets them.
+"""`pv4fad demo`: the main job end to end, with the commands that do it, and what came out of it.
 
 Every step is a command line that is shown and then run, so that each can be typed again, changed.
 """
@@ -16,43 +16,42 @@ from typing import Annotated
 
 import typer
 from rich.rule import Rule
-from rich.table import Table
 
-from pv4fad.cli.console import out
-from pv4fad.cli.phases import size_text
+from pv4fad.cli.console import err, out
+from pv4fad.cli.demo_summary import summary
+from pv4fad.cli.federation_key import federation_passphrase
 from pv4fad.data.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
 from pv4fad.errors import DataError
+from pv4fad.evaluation.scored import default_predictions
+from pv4fad.report.content import gather
+from pv4fad.report.page import page
 from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.partition import scoring_splits
 
 MARK = "made-by-pv4fad-demo.txt"
 _ABOUT = """\
 Made by `pv4fad demo`, which replaces this folder when it runs again.
   data           generated payments and accounts
-  run, exact     a run with noise, one without: a folder for each party
-  predictions    votes for the payments of the last days
+  run            a run with noise: a folder for each party, the predictions with the payment network
+  sample, exact  a small federation without noise, to compare with a trusted third party
+  report.html    the run as a page
   key            the passphrase of all stores; in a real federation every party has its own
 """
-
-# By receiver: what it could make of what reached it in training with a sealed model.
-_CAN_TELL = {
-    "payment-network": "uniform values, its share of the labels among them",
-    "bank": "uniform values, and ciphertexts that it cannot open",
-    "aggregator": "uniform values, and ciphertexts that it cannot open",
-}
+_SAMPLE = 2_000
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command, and why it is run."""
+    """Commands that do one thing, and why."""
 
     title: str
     why: str
-    words: tuple[str | Path | float, ...]
-    quiet: bool = False  # leave out its tables: another step shows the same
+    commands: tuple[tuple[str | Path | float, ...], ...]
+    shows: bool = True  # the tables of the last command; those of the others are left out
 
     @property
-    def arguments(self) -> list[str]:
-        return [str(word) for word in self.words]
+    def lines(self) -> list[list[str]]:
+        return [[str(word) for word in command] for command in self.commands]
 
 
 def demo(
@@ -60,14 +59,14 @@ def demo(
     folder: Annotated[Path, typer.Argument(help="Where to put data and runs.")] = Path("demo"),
     transactions: Annotated[
         int, typer.Option(min=MIN_TRANSACTIONS, help="How many to generate.")
-    ] = 20_000,
+    ] = 200_000,
     banks: Annotated[int, typer.Option(min=MIN_BANKS, help="How many banks take part.")] = 3,
 ) -> None:
-    """Generate data, train and score privately, check a run without noise: two minutes."""
+    """Generate data, train and score privately, compare, and write a report: three minutes."""
     started = time.monotonic()
     _make_fresh(folder)
     out.print(
-        "PV4FAD, with all parties on this machine: one to two minutes on two cores. Nothing is"
+        "PV4FAD, with all parties on this machine: two to three minutes on two cores. Nothing is"
         f" sent anywhere; everything is written to {folder}.",
         markup=False,
     )
@@ -76,16 +75,16 @@ def demo(
         out.print()
         out.print(Rule(f"{number}. {step.title}", align="left"))
         out.print(step.why, markup=False)
-        shown = f"$ pv4fad {shlex.join(step.arguments)}"
-        out.print(shown, style="bold", markup=False, soft_wrap=True)
-        # Typer makes an exit code of an interrupt; whatever a step ends with, nothing follows it.
-        with out.capture() if step.quiet else nullcontext():
-            code = root.main(step.arguments, prog_name="pv4fad", standalone_mode=False)
-        if code:
-            raise typer.Exit(code)
-    out.print()
-    out.print(Rule("What each party received while the model with ε = 1 was trained", align="left"))
-    out.print(_received(folder / "run"))
+        for line in step.lines:
+            shown = f"$ pv4fad {shlex.join(line)}"
+            out.print(shown, style="bold", markup=False, soft_wrap=True)
+            quiet = not step.shows or line is not step.lines[-1]
+            # Whatever a command ends with, an interrupt too, nothing follows it.
+            with out.capture() if quiet else nullcontext():
+                code = root.main(line, prog_name="pv4fad", standalone_mode=False)
+            if code:
+                raise typer.Exit(code)
+    _conclude(folder)
     out.print(
         f"Done in {time.monotonic() - started:.0f} seconds. Each command can be typed again; pv4fad"
         " is in .venv/bin. Read on: README.md.",
@@ -95,50 +94,57 @@ def demo(
 
 def steps(folder: Path, transactions: int, banks: int) -> Iterator[Step]:
     """The demo as command lines."""
-    data, run, key = folder / "data", folder / "run", folder / "key"
-    yield Step(
-        "A private count that you can check by hand",
-        "Real keys and messages; the noise is off, so that the answer is exact.",
-        ("example",),
-    )
+    data, run = folder / "data", folder / "run"
+    key = ("--key-file", folder / "key")
     yield Step(
         "Payments and accounts, made up",
         "The payment network has payments, one in a thousand anomalous; banks have flags.",
-        ("generate", data, "--transactions", transactions, "--banks", banks, "--seed", 1),
-        quiet=True,
-    )
-    yield Step(
-        "What the parties hold",
-        "Every row of every file is checked.",
-        ("data", "check", data / "scenario01" / "train"),
+        (("generate", data, "--transactions", transactions, "--banks", banks, "--seed", 1),),
+        shows=False,
     )
     yield Step(
         "Train on everybody's data, seen by nobody",
         f"Noise for ε = 1. Each party has a folder of its own in {run}.",
-        ("train", data, "--out", run, "--epsilon", 1, "--key-file", key),
-    )
-    yield Step(
-        "What the first bank has spent",
-        "ε is spent before anything is released, and never comes back.",
-        ("ledger", "show", run / "bank01", "--key-file", key),
+        (("train", data, "--out", run, "--epsilon", 1, *key),),
     )
     yield Step(
         "Score the payments of the last days",
         "The payment network gets one vote total per side of a payment; banks see nothing.",
-        ("score", run, data, "--out", folder / "predictions.csv", "--key-file", key),
+        (("score", run, data, "--details", "--out", default_predictions(run), *key),),
     )
-    exact = folder / "exact"
+    sample, exact = folder / "sample", folder / "exact"
+    votes = default_predictions(exact)
     yield Step(
-        "Is such a result right? Train again without noise",
-        "Noise makes labels differ on purpose. No bank with a finite limit would do this.",
-        ("train", data, "--out", exact, "--epsilon", "none", "--key-file", key),
-        quiet=True,
+        "Is such a result right? Compare with a trusted third party",
+        "Noise makes labels differ on purpose, so a small federation of its own goes without. No"
+        " bank with a finite limit would do this.",
+        (
+            ("generate", sample, "--transactions", _SAMPLE, "--seed", 2),
+            ("train", sample, "--out", exact, "--epsilon", "none", *key),
+            ("score", exact, sample, "--details", "--out", votes, *key),
+            ("verify", exact, sample, "--predictions", votes, *key),
+        ),
     )
-    yield Step(
-        "Compare with a trusted third party that has all data",
-        "Trees, counts and labels, computed again in the clear.",
-        ("verify", exact, data, "--key-file", key),
+
+
+def _conclude(folder: Path) -> None:
+    """What came of it, as a table and as a page; both from one look at everything."""
+    data, run, report = folder / "data", folder / "run", folder / "report.html"
+    out.print()
+    out.print(Rule("What came of it", align="left"))
+    err.print("Now with all data in one place, to compare: nothing about that is private.")
+    content = gather(
+        RunFolder(run),
+        default_predictions(run),
+        scoring_splits(data),
+        federation_passphrase(folder / "key"),
+        joined=True,
     )
+    report.write_text(page(content), encoding="utf-8")
+    out.print(summary(content))
+    out.print(f"All of this as a page, with the highest alerts: {report}", markup=False)
+    words = ["report", run, data, "--joined", "--out", "FILE", "--key-file", folder / "key"]
+    out.print(f"Again: pv4fad {shlex.join(map(str, words))}", markup=False, soft_wrap=True)
 
 
 def _make_fresh(folder: Path) -> None:
@@ -153,15 +159,3 @@ def _make_fresh(folder: Path) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARK).write_text(_ABOUT, encoding="utf-8")
-
-
-def _received(run: Path) -> Table:
-    document = RunFolder(run).require_finished()
-    table = Table("to", "messages", "bytes", "what the receiver sees in them")
-    for receiver, can_tell in _CAN_TELL.items():
-        traffic = [one for one in document.traffic if one.receiver == receiver]
-        size = size_text(sum(one.bytes for one in traffic))
-        table.add_row(
-            receiver.replace("-", " "), str(sum(one.messages for one in traffic)), size, can_tell
-        )
-    return table

@@ -14,18 +14,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
+from pv4fad.data.challenge import read_partition
+from pv4fad.data.features import compute_features
+from pv4fad.data.loading import load_transactions
 from pv4fad.data.schema import LABEL
 from pv4fad.errors import StoreError
 from pv4fad.evaluation.evaluate import ALONE, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
-from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, read_predictions
+from pv4fad.evaluation.scored import LOCAL_SCORE, SCORE, ScoredTransactions, read_predictions
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.privacy.ledger import Ledger, read_ledger
+from pv4fad.report.unusual import unusual
 from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RUN_FILE, RunFolder
 from pv4fad.runs.scoring_record import ScoringRecord, require_run
+
+N_ALERTS = 20
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class ReportContent:
     document: RunDocument
     predictions: pl.DataFrame | None = field(repr=False)
     """A row per scored transaction; with DIR, also the transaction and, if known, its Label."""
+    alerts: pl.DataFrame | None = field(repr=False)
+    """The rows with the highest scores; with DIR, also what is Unusual about them."""
     evaluation: Evaluation | None
     scoring: ScoringRecord | None
     ledgers: Mapping[str, Ledger] = field(repr=False)
@@ -100,4 +109,16 @@ def gather(
     else:
         with folder.stores(document.parameters.banks, passphrase) as stores:
             ledgers = {bank: read_ledger(store) for bank, store in stores.items()}
-    return ReportContent(document, table, evaluation, scoring, ledgers, tuple(gaps))
+    alerts = None if table is None else _alerts(table, splits)
+    return ReportContent(document, table, alerts, evaluation, scoring, ledgers, tuple(gaps))
+
+
+def _alerts(predictions: pl.DataFrame, splits: tuple[Path, Path] | None) -> pl.DataFrame:
+    # Among equal scores the order of the file: there is no better reason to put one first.
+    rows = np.argsort(-predictions[SCORE].to_numpy(), kind="stable")[:N_ALERTS]
+    alerts = predictions[rows]
+    if splits is None:
+        return alerts
+    known = read_partition(splits[0]).transactions
+    features = compute_features(predictions, load_transactions(known, labels_required=True).frame)
+    return alerts.with_columns(Unusual=pl.Series(unusual(features, rows), dtype=pl.String))

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy.special import expit
 
 from pv4fad.data.schema import LABEL
 from pv4fad.evaluation.evaluate import Evaluation
-from pv4fad.evaluation.scored import SCORE
+from pv4fad.evaluation.scored import LOCAL_SCORE, SCORE
 from pv4fad.report.canvas import Figure
 from pv4fad.report.charts import Panel, histogram, precision_recall
 from pv4fad.report.content import ReportContent
@@ -23,7 +24,6 @@ from pv4fad.report.tables import table
 from pv4fad.report.words import estimate_text, found_text
 from pv4fad.runs.predictions import VOTES
 
-N_ALERTS = 20
 _NEW_LINE = tag("br")
 
 _Row = dict[str, Any]
@@ -58,14 +58,15 @@ def measures_table(evaluation: Evaluation) -> Markup:
     return table(["", *(one.name for one in evaluation.detectors)], rows)
 
 
-def alerts_table(predictions: pl.DataFrame) -> Markup:
+def alerts_table(alerts: pl.DataFrame) -> Markup:
     """The highest scores; what is not known of them is left out."""
-    # Among equal scores the order of the file: there is no better reason to put one first.
-    highest = predictions.with_row_index("row").sort([SCORE, "row"], descending=[True, False])
-    rows = highest.head(N_ALERTS).rows(named=True)
-    known = [name for name, (needed, _) in _COLUMNS.items() if needed in predictions.columns]
-    cells = ([_COLUMNS[name][1](row) for name in known] for row in rows)
-    return table(known, cells, numbers=[1])
+    # Trees that ask a bank at once have no tests of the payment network's own.
+    alerts = alerts.select(
+        one for one in alerts if one.dtype != pl.String or one.fill_null("").ne("").any()
+    )
+    known = [name for name, (needed, _) in _COLUMNS.items() if needed in alerts.columns]
+    rows = alerts.rows(named=True)
+    return table(known, ([_COLUMNS[name][1](row) for name in known] for row in rows), numbers=[1])
 
 
 def _truth(row: _Row) -> Content:
@@ -88,17 +89,19 @@ def _vote_kinds(row: _Row) -> Content:
     return join((f"{row[kind]} {name}" for kind, name in zip(VOTES, names, strict=True)), _NEW_LINE)
 
 
-def _reasons(row: _Row) -> Content:
-    return join(str(row["Reasons"] or "").split("; "), _NEW_LINE)
+def _lines(column: str) -> Callable[[_Row], Content]:
+    return lambda row: join(str(row[column] or "").split("; "), _NEW_LINE)
 
 
 _COLUMNS: dict[str, tuple[str, Callable[[_Row], Content]]] = {
     "message": ("MessageId", lambda row: str(row["MessageId"])),
     "score": (SCORE, lambda row: f"{row[SCORE]:.3f}"),
+    "without banks": (LOCAL_SCORE, lambda row: f"{expit(row[LOCAL_SCORE]):.3f}"),
     "in truth": (LABEL, _truth),
     "payment": ("SettlementAmount", _payment),
     "votes for an anomaly": (VOTES[0], _vote_kinds),
-    "tests of the payment network": ("Reasons", _reasons),
+    "tests on its way": ("Reasons", _lines("Reasons")),
+    "unusual about it": ("Unusual", _lines("Unusual")),
 }
 """Heading: the column that it needs, and the cell."""
 

@@ -7,7 +7,7 @@ from pv4fad.evaluation.evaluate import ALONE, JOINT
 from pv4fad.report.canvas import Figure
 from pv4fad.report.content import ReportContent
 from pv4fad.report.costs import cost_figures
-from pv4fad.report.found import N_ALERTS, alerts_table, found_figures, measures_table
+from pv4fad.report.found import alerts_table, found_figures, measures_table
 from pv4fad.report.html_file import html_file
 from pv4fad.report.leakage import LEARNS, PARTIES, RELEASED_LABELS, TOGETHER
 from pv4fad.report.markup import Content, Markup, join, tag
@@ -33,9 +33,10 @@ HOW_SURE = (
     " scores, the expectation over a random choice among them is counted."
 )
 ALERTS = (
-    "Reasons are the payment network's own tests on the way through the trees. They say where a"
-    " payment landed, not how the leaves there vote; what a bank knows about an account is not"
-    " among them."
+    "Tests are those of the payment network itself on the way through the trees: where a payment"
+    " landed, not how the leaves there vote. What is unusual is so in its own features, among all"
+    " payments of the period. What a bank knows about an account is not shown: the payment network"
+    " does not have it."
 )
 SEALED_VOTES = (
     "The payment network learns the total of each side of a payment, and not the vote of a single"
@@ -50,7 +51,7 @@ def page(content: ReportContent) -> str:
         "privacy": _privacy(content),
         "seen": _seen(content),
         "costs": _costs(content),
-        "run": _run(content.document),
+        "run": _run(content),
     }
     return html_file(
         f"PV4FAD report: run {content.document.run_id}",
@@ -111,7 +112,7 @@ def _card(name: str, value: str, small: str) -> Markup:
 
 def _found(content: ReportContent) -> Markup:
     parts: list[Content] = [_whose("what the payment network has; no bank sees any of it")]
-    evaluation, predictions = content.evaluation, content.predictions
+    evaluation, alerts = content.evaluation, content.alerts
     if evaluation is not None:
         said = (
             f"{evaluation.anomalies:,} of {evaluation.transactions:,} transactions of the test"
@@ -120,13 +121,12 @@ def _found(content: ReportContent) -> Markup:
         parts += [tag("p", said), measures_table(evaluation), tag("p", HOW_SURE, class_="soft")]
     figures = found_figures(content)
     parts.append(_figures(figures, {"votes": SEALED_VOTES, "precision-recall": _DOTS}))
-    if predictions is None:
+    if alerts is None:
         parts.append(tag("p", "Nothing was scored yet.", class_="notice"))
     else:
-        n = min(N_ALERTS, predictions.height)
-        parts += [tag("h3", f"The {n} highest alerts"), tag("p", ALERTS, class_="soft")]
-        parts.append(alerts_table(predictions))
-        if LABEL not in predictions.columns:
+        parts += [tag("h3", f"The {alerts.height} highest alerts")]
+        parts += [tag("p", ALERTS, class_="soft"), alerts_table(alerts)]
+        if LABEL not in alerts.columns:
             parts.append(tag("p", "There are no labels to compare with.", class_="soft"))
     return join(parts)
 
@@ -203,7 +203,8 @@ def _costs(content: ReportContent) -> Markup:
 _OVERLAP = "Shown one after the other; in truth phases of several banks overlap."
 
 
-def _run(document: RunDocument) -> Markup:
+def _run(content: ReportContent) -> Markup:
+    document = content.document
     sizes, parameters = document.sizes, document.parameters
     shown: list[tuple[str, Content]] = [
         ("run id", document.run_id),

@@ -47,7 +47,7 @@ class Step:
     title: str
     why: str
     commands: tuple[tuple[str | Path | float, ...], ...]
-    shows: bool = True  # the tables of the last command; those of the others are left out
+    shows_last: bool = False  # what the last command prints; the summary has the rest
 
     @property
     def lines(self) -> list[list[str]]:
@@ -75,12 +75,12 @@ def demo(
         out.print()
         out.print(Rule(f"{number}. {step.title}", align="left"))
         out.print(step.why, markup=False)
-        for line in step.lines:
+        lines = step.lines
+        for line in lines:
             shown = f"$ pv4fad {shlex.join(line)}"
             out.print(shown, style="bold", markup=False, soft_wrap=True)
-            quiet = not step.shows or line is not step.lines[-1]
             # Whatever a command ends with, an interrupt too, nothing follows it.
-            with out.capture() if quiet else nullcontext():
+            with nullcontext() if step.shows_last and line is lines[-1] else out.capture():
                 code = root.main(line, prog_name="pv4fad", standalone_mode=False)
             if code:
                 raise typer.Exit(code)
@@ -100,7 +100,6 @@ def steps(folder: Path, transactions: int, banks: int) -> Iterator[Step]:
         "Payments and accounts, made up",
         "The payment network has payments, one in a thousand anomalous; banks have flags.",
         (("generate", data, "--transactions", transactions, "--banks", banks, "--seed", 1),),
-        shows=False,
     )
     yield Step(
         "Train on everybody's data, seen by nobody",
@@ -119,11 +118,12 @@ def steps(folder: Path, transactions: int, banks: int) -> Iterator[Step]:
         "Noise makes labels differ on purpose, so a small federation of its own goes without. No"
         " bank with a finite limit would do this.",
         (
-            ("generate", sample, "--transactions", _SAMPLE, "--seed", 2),
+            ("generate", sample, "--transactions", _SAMPLE, "--banks", MIN_BANKS, "--seed", 2),
             ("train", sample, "--out", exact, "--epsilon", "none", *key),
             ("score", exact, sample, "--details", "--out", votes, *key),
             ("verify", exact, sample, "--predictions", votes, *key),
         ),
+        shows_last=True,
     )
 
 

@@ -1,0 +1,175 @@
+"""`pv4fad party init`, `join` and `check`, as three organisations use them."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+
+import pytest
+from tests.flower.in_threads import transactions_of, write_data
+from tests.runs.small_federation import PASSPHRASE
+
+from pv4fad.cli.main import main
+from pv4fad.flower.card import read_card
+from pv4fad.flower.party_folder import PartyFolder
+from pv4fad.flower.processes import flower_environment
+from pv4fad.parties.sealing import insecure_fast_scrypt_for_tests
+
+
+@pytest.fixture
+def pv4fad(monkeypatch, capsys):
+    monkeypatch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("pv4fad.parties.disk_store.ScryptCost", insecure_fast_scrypt_for_tests)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["pv4fad", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    return run
+
+
+@pytest.fixture
+def parties(pv4fad, tmp_path):
+    """Three folders with cards exchanged; and the data."""
+    scenario = write_data(tmp_path / "data", ["bank01"])
+    accounts = scenario / "train" / "bank01" / "bank_dataset.csv"
+    train, new = transactions_of(scenario, "train"), transactions_of(scenario, "test")
+    roles = {
+        "a": ("aggregator", "--own-authority"),
+        "s": ("payment-network", "--data", train, "--new-transactions", new, "--epsilon", "1.0"),
+        "b": ("bank", "--name", "bank01", "--data", accounts, "--limit", "3"),
+    }
+    for folder, (role, *more) in roles.items():
+        code, said = pv4fad("party", "init", tmp_path / folder, "--role", role, *more)
+        assert code == 0, said
+        assert read_card(tmp_path / folder / "card.json").fingerprint in said
+    cards = [tmp_path / folder / "card.json" for folder in roles]
+    root = tmp_path / "a" / "keys" / "ca.crt"
+    for folder in roles:
+        more = [] if folder == "a" else ["--root-certificate", root]
+        code, said = pv4fad("party", "join", tmp_path / folder, *cards, *more)
+        assert code == 0, said
+    return tmp_path, accounts
+
+
+def test_three_new_parties_are_ready(parties, pv4fad):
+    root, _ = parties
+    for folder in "asb":
+        code, said = pv4fad("party", "check", root / folder)
+        assert code == 0, said
+        assert "│ wrong" not in said
+    assert "ε = 1" in pv4fad("party", "check", root / "s")[1]
+    assert "ε spent 0 of 3" in pv4fad("party", "check", root / "b")[1]
+
+
+def test_secrets_are_for_their_owner_only_and_not_in_the_card(parties):
+    root, _ = parties
+    for file in ("a/keys/superlink.key", "s/keys/node", "b/keys/node", "b/store.db"):
+        assert stat.S_IMODE((root / file).stat().st_mode) == 0o600
+    card = json.loads((root / "b" / "card.json").read_text())
+    assert set(card) == {
+        "format", "version", "role", "name", "identity", "node_key", "bics", "accounts",
+    }  # fmt: skip
+    assert card["accounts"] >= 1000
+
+
+def break_data(root, accounts):
+    accounts.write_text(accounts.read_text() + "nonsense\n")
+
+
+def break_card(root, accounts):
+    (root / "b" / "cards" / "payment-network.json").unlink()
+
+
+def break_key(root, accounts):
+    (root / "b" / "keys" / "node").chmod(0o644)
+
+
+def break_certificate(root, accounts):
+    (root / "b" / "keys" / "ca.crt").write_text("no certificate")
+
+
+def break_settings(root, accounts):
+    path = root / "b" / "party.toml"
+    path.write_text(path.read_text().replace("bank01", "bank02", 1))
+
+
+@pytest.mark.parametrize(
+    ("breaks", "says"),
+    [
+        (break_data, "bank_dataset.csv"),
+        (break_card, "no card of a payment-network is known"),
+        (break_key, "is open to others"),
+        (break_certificate, "holds no certificate"),
+        (break_settings, "party.toml says bank02"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_what_is_wrong_is_found_before_a_run(parties, pv4fad, breaks, says):
+    breaks(*parties)
+    code, said = pv4fad("party", "check", parties[0] / "b")
+    assert code == 1
+    assert says in said
+    assert said.count("│ wrong") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--role", "broker"), "give one of payment-network, aggregator, bank"),
+        (("--role", "bank"), "--name is missing"),
+        (("--role", "bank", "--name", "b"), "--data is missing"),
+        (("--role", "bank", "--name", "b", "--data", __file__), "--limit is missing"),
+        (("--role", "bank", "--name", "a/b", "--data", __file__, "--limit", "1"), "address"),
+        (("--role", "bank", "--name", "aggregator"), "cannot have it"),
+        (("--role", "payment-network", "--data", "nowhere.csv"), "nowhere.csv: is not there"),
+    ],
+)
+def test_a_party_that_makes_no_sense_is_not_made(pv4fad, tmp_path, arguments, says):
+    code, said = pv4fad("party", "init", tmp_path / "new", *arguments)
+    assert code in (1, 2)
+    assert says in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_in_use_is_left_alone(parties, pv4fad):
+    root, _ = parties
+    code, said = pv4fad("party", "init", root / "a", "--role", "aggregator")
+    assert code == 2
+    assert "holds files already" in said
+
+
+def test_a_card_with_other_keys_does_not_replace_a_known_one(parties, pv4fad, tmp_path):
+    root, accounts = parties
+    bank = ("--name", "bank01", "--data", accounts, "--limit", "3")
+    assert pv4fad("party", "init", tmp_path / "fake", "--role", "bank", *bank)[0] == 0
+    code, said = pv4fad("party", "join", root / "s", tmp_path / "fake" / "card.json")
+    assert code == 2
+    assert "bank01 is known with other keys" in said
+
+
+def test_a_federation_is_started_at_the_aggregator_only(parties, pv4fad):
+    root, _ = parties
+    code, said = pv4fad("federation", "start", root / "b", "train")
+    assert code == 2
+    assert "in the aggregator's folder" in said
+    assert "nothing was started yet" in pv4fad("federation", "status", root / "a")[1]
+    assert "give one of check, train, score" in pv4fad("federation", "start", root / "a", "fly")[1]
+
+
+def test_flower_runs_without_telemetry_update_check_and_passphrase(parties, pv4fad):
+    root, _ = parties
+    environment = flower_environment(PartyFolder(root / "b"))
+    assert environment["FLWR_TELEMETRY_ENABLED"] == "0"
+    assert environment["FLWR_DISABLE_UPDATE_CHECK"] == "1"
+    assert environment["FLWR_HOME"].startswith(str(root / "b"))
+    assert not [name for name in environment if name.startswith("PV4FAD_PASSPHRASE")]

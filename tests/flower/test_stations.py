@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import polars as pl
 import pytest
 from tests.flower.in_threads import ThreadFederation, transactions_of, write_data
+from tests.test_docs import kinds_in_code
 
 from pv4fad.data.loading import load_transactions
 from pv4fad.errors import ProtocolError
+from pv4fad.flower.envelope import Correspondence, Fragment
+from pv4fad.flower.party_folder import read_identity
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.privacy.ledger import read_ledger
+from pv4fad.protocol.wire import MAGIC, decode
 from pv4fad.runs.bank_files import load_bank
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.verification import compare
@@ -55,6 +61,30 @@ class Trouble:
         return self.n_requests % 5 != 0
 
 
+@dataclass
+class Seals:
+    """What went into envelopes, and what the relay saw of them."""
+
+    messages: dict[str, tuple[str, str, str, int]] = field(default_factory=dict)
+    seen: list[Fragment] = field(default_factory=list)
+
+    def see(self, fragment: Fragment) -> None:
+        self.seen.append(fragment)
+
+
+def record_seals(patch: pytest.MonkeyPatch) -> Seals:
+    seals, seal = Seals(), Correspondence.seal
+
+    def recorded(self, receiver, message):
+        fragments = seal(self, receiver, message)
+        entry = (decode(message).kind, self.name, receiver, len(message))
+        seals.messages[fragments[0].envelope] = entry
+        return fragments
+
+    patch.setattr(Correspondence, "seal", recorded)
+    return seals
+
+
 @pytest.fixture(scope="module")
 def troubled(tmp_path_factory):
     """Trained and scored with losses; a bank was started anew when its table was on the way, the
@@ -62,12 +92,14 @@ def troubled(tmp_path_factory):
     root = tmp_path_factory.mktemp("troubled")
     federation = ThreadFederation(root, write_data(root / "data", BANKS), BANKS)
     trouble = Trouble({("bank01", 3): "bank01", (PAYMENT_NETWORK, 4): PAYMENT_NETWORK})
-    trained = federation.run("train", 1, trouble)
-    assert not trouble.restarts
     again = Trouble({("bank02", 2): "bank02"})
-    scored = federation.run("score", 2, again)
+    with pytest.MonkeyPatch.context() as patch:
+        sealed = record_seals(patch)
+        trained = federation.run("train", 1, trouble, sealed.see)
+        scored = federation.run("score", 2, again, sealed.see)
+    assert not trouble.restarts
     assert not again.restarts
-    yield federation, trained, scored
+    yield federation, trained, scored, sealed
     federation.close()
 
 
@@ -84,7 +116,7 @@ def test_every_bank_has_spent_once(troubled):
 
 
 def test_the_status_tells_of_losses_and_restarts(troubled):
-    _, trained, scored = troubled
+    _, trained, scored, _ = troubled
     assert trained.state == scored.state == "finished"
     assert trained.sessions >= 2
     assert trained.parties["bank01"].restarts == 1
@@ -92,6 +124,46 @@ def test_the_status_tells_of_losses_and_restarts(troubled):
     ways = {(one.sender, one.receiver) for one in trained.sent}
     assert ("bank01", AGGREGATOR) in ways
     assert ("bank01", "bank02") not in ways
+
+
+ROLES = {PAYMENT_NETWORK: "S", AGGREGATOR: "A"}
+
+
+def test_the_relay_sees_sizes_and_opens_only_what_is_for_the_aggregator(troubled):
+    federation, seals = troubled[0], troubled[3]
+    aggregator = Correspondence(read_identity(federation.stores[AGGREGATOR]), federation.cards)
+    between_others = [one for one in seals.seen if AGGREGATOR not in (one.sender, one.receiver)]
+    assert len(between_others) > 20
+    for fragment in between_others:
+        with pytest.raises(ProtocolError, match="was not sealed by it for aggregator"):
+            aggregator.open(replace(fragment, receiver=AGGREGATOR))
+        # A sealed message is as long as the message, plus nonce and tag; nothing of it shows.
+        *_, size = seals.messages[fragment.envelope]
+        if fragment.n_parts == 1:
+            assert len(fragment.body) == size + 28
+        assert MAGIC not in fragment.body[:64]
+
+
+def test_the_table_of_what_the_relay_sees_is_right(troubled):
+    page = Path(__file__).parents[2] / "docs" / "deployment.md"
+    lines = page.read_text().split("## What the relay sees")[1].split("##")[0].splitlines()
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines if " → " in line
+    ]
+    listed = {(kind.strip("`"), way): sees for kind, way, sees in rows}
+    assert len(listed) == len(rows)
+    for (_, way), sees in listed.items():
+        assert (sees == "sizes") == ("A" not in way)
+    sent = {
+        (kind, f"{ROLES.get(sender, 'B')} → {ROLES.get(receiver, 'B')}")
+        for kind, sender, receiver, _ in troubled[3].messages.values()
+    }
+    assert len(sent) >= 18
+    assert sent <= set(listed)
+    # The others are those of a released model, and of accounts whose bank is unknown.
+    left = {("label-masks", "A → S"), ("score-reply", "B → A"), ("score-reply", "A → S")}
+    assert set(listed) - sent <= left
+    assert {kind for kind, _ in listed} == kinds_in_code()
 
 
 def test_predictions_have_details_and_both_labels(troubled):

@@ -12,12 +12,14 @@ from tests.flower.in_threads import ThreadFederation, transactions_of, write_dat
 from tests.test_docs import kinds_in_code
 
 from pv4fad.data.loading import load_transactions
-from pv4fad.errors import ProtocolError
+from pv4fad.errors import ProtocolError, StoreError
 from pv4fad.flower.envelope import Correspondence, Fragment
+from pv4fad.flower.network_member import abandon
 from pv4fad.flower.party_folder import read_identity
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.privacy.ledger import read_ledger
-from pv4fad.protocol.wire import MAGIC, decode
+from pv4fad.protocol.messages import Receipt
+from pv4fad.protocol.wire import MAGIC, Address, decode, encode
 from pv4fad.runs.bank_files import load_bank
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.verification import compare
@@ -179,11 +181,8 @@ def test_nothing_is_left_to_resume(troubled):
         troubled[0].run("resume", 3)
 
 
-def test_a_bank_without_budget_stops_the_run_and_keeps_its_reasons(tmp_path, caplog):
+def test_a_bank_that_cannot_go_on_stops_the_run_and_keeps_its_reasons(tmp_path, caplog):
     federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS[:1]), BANKS[:1])
-    with federation.stores["bank01"].transaction() as tx:
-        ledger = tx.keys("permanent/ledger/")
-        assert ledger
     file = federation.account_file("bank01")
     file.write_text(file.read_text() + "not an account\n")
     with pytest.raises(ProtocolError) as refused:
@@ -192,4 +191,16 @@ def test_a_bank_without_budget_stops_the_run_and_keeps_its_reasons(tmp_path, cap
     assert "bank_dataset.csv" in caplog.text
     status = json.loads((tmp_path / "status.json").read_text())
     assert status["state"] == "failed"
+    # The training can be given up: what it left behind is neither sent nor answered again.
+    with pytest.raises(ProtocolError, match=r"payment-network: cannot go on \(StoreError\)"):
+        federation.run("train", 2)
+    network = federation.stores[PAYMENT_NETWORK]
+    assert network.unacknowledged()
+    run_id = abandon(network)
+    assert not network.unacknowledged()
+    receipt = Receipt(Address(AGGREGATOR, PAYMENT_NETWORK, run_id), of="anything")
+    member = federation.stations[PAYMENT_NETWORK]._member
+    assert member.handle(encode(receipt)) == []
+    with pytest.raises(StoreError, match="no training was interrupted"):
+        abandon(network)
     federation.close()

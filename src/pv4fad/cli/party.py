@@ -14,6 +14,7 @@ from pv4fad.cli.console import err, fail, out
 from pv4fad.errors import ParameterError
 from pv4fad.flower.card import ROLES, PartyCard, Role, federation_id
 from pv4fad.flower.checking import check_party
+from pv4fad.flower.network_member import abandon
 from pv4fad.flower.new_party import NewParty, create_party, renew_card
 from pv4fad.flower.party_folder import PartyFolder
 from pv4fad.parties.sealing import Passphrase, create_key_file, passphrase_for
@@ -156,6 +157,15 @@ def run(folder: Folder, key_file: KeyFile = None) -> None:
     passphrase = _passphrase(own, key_file)
     name = own.party_name()
     run_party(own, passphrase, lambda: err.print(f"{name} is ready", markup=False))
+
+
+@app.command("abandon")
+def abandon_command(folder: Folder, key_file: KeyFile = None) -> None:
+    """Give up a training that cannot be carried on; for the payment network, not running."""
+    own = PartyFolder(folder)
+    with own.open_store(_passphrase(own, key_file)) as store:
+        run_id = abandon(store)
+    out.print(f"run {run_id} is given up; what banks have spent on it stays spent")
 
 
 def _passphrase(folder: PartyFolder, key_file: Path | None) -> Passphrase:

@@ -3,9 +3,12 @@
     python -m pv4fad.flower.guarded flower-supernode --superlink ...
 
 The starter keeps a pipe to standard input open; when it ends, however it ends, so does this
-process.  A SuperNode runs whatever app the SuperLink hands it, so without a check everybody who
-reaches the SuperLink's control interface could run code at every bank: an app other than the one
-that is installed here is refused before it is started.
+process.
+
+A SuperLink runs whatever app it is handed through its control interface, and so does every
+SuperNode behind it.  Without a check everybody who reaches that interface could run code at every
+party.  So an app other than the one that is installed here is refused before it is started: by the
+SuperLink when it is handed in, by a SuperNode when it is handed on.
 """
 
 from __future__ import annotations
@@ -14,20 +17,27 @@ import hashlib
 import os
 import signal
 import sys
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 APP_FOLDER = Path(__file__).parent / "app"
+REFUSED = "refused: an app that is not the one of this PV4FAD version"
+# Where each program reads the configuration of an app that is new to it; nothing of the app has
+# been started by then.
+_READS_APPS = {
+    "flower-supernode": ("flwr.supernode.start_client_internal", "get_fused_config_from_fab"),
+    "flower-superlink": ("flwr.superlink.servicer.control.control_handlers", "get_fab_config"),
+}
 
 
 def main() -> None:
     """The program named by the first argument, with the others as its own."""
     program, *arguments = sys.argv[1:]
     Thread(target=_end_with_starter, daemon=True).start()
-    if program == "flower-supernode":
-        _refuse_other_apps()
+    refuse_other_apps(program)
     (found,) = entry_points(group="console_scripts", name=program)
     sys.argv = [program, *arguments]
     found.load()()
@@ -39,23 +49,25 @@ def _end_with_starter() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _refuse_other_apps() -> None:
-    from flwr.cli.build import build_fab_from_disk  # noqa: PLC0415  only a SuperNode needs it
-    from flwr.supernode import start_client_internal  # noqa: PLC0415
+def refuse_other_apps(program: str) -> None:
+    """From now on this process takes no app but ours."""
+    from flwr.cli.build import build_fab_from_disk  # noqa: PLC0415  Flower is an extra
 
     ours = hashlib.sha256(build_fab_from_disk(APP_FOLDER)).digest()
-    # The SuperNode reads the app's configuration once, before its first message is handed on.
-    name = "get_fused_config_from_fab"
-    read_config = getattr(start_client_internal, name)
+    module_name, name = _READS_APPS[program]
+    module = import_module(module_name)
+    read = getattr(module, name)
 
-    def read_config_of_ours(fab: Any, run: Any) -> Any:
-        if hashlib.sha256(fab).digest() != ours:
-            sys.stderr.write("refused: an app that is not the one of this PV4FAD version\n")
+    def read_ours(app: bytes, *more: Any) -> Any:
+        if hashlib.sha256(app).digest() != ours:
+            sys.stderr.write(f"{REFUSED}\n")
             sys.stderr.flush()
-            os._exit(1)
-        return read_config(fab, run)
+            if program == "flower-supernode":
+                os._exit(1)  # whatever the SuperLink is up to, nothing of it is done here
+            raise ValueError(REFUSED)
+        return read(app, *more)
 
-    setattr(start_client_internal, name, read_config_of_ours)
+    setattr(module, name, read_ours)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ class Notes(ValidatedModel):
     """Of the latest training."""
     predictions: int = 0
     """How many files of predictions were begun."""
+    abandoned: tuple[str, ...] = ()
+    """Trainings that were given up: what still comes of them is not answered."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class RemoteFederation(LedFederation):
 
     accounts: Mapping[str, int]
     post: Post
+    handle: Callable[[bytes], list[bytes]] = field(repr=False)
     is_over: Callable[[], bool] = field(repr=False)
     """Whether what was begun has come to its end."""
 
@@ -74,7 +77,7 @@ class RemoteFederation(LedFederation):
         while not self.is_over():
             data = self.post.receive()
             _observe([data], observer)
-            self._send(self.payment_network.handle(data), observer)
+            self._send(self.handle(data), observer)
 
     def resume(self, observer: Observer | None = None) -> None:
         # What may not have arrived was sent again when the session began.
@@ -122,6 +125,8 @@ class NetworkMember:
         """Files are read when a job begins."""
 
     def handle(self, data: bytes) -> list[bytes]:
+        if decode(data).address.run_id in self._notes().abandoned:
+            return []  # its sender cannot know
         return self._network.handle(data)
 
     def unanswered(self) -> list[bytes]:
@@ -210,7 +215,7 @@ class NetworkMember:
             trained = stage_of(self._store, run_id) == "Trained"
             return trained and self._network.epoch_under_way(run_id) is None
 
-        return RemoteFederation(self._network, (), self._accounts(), post, is_over)
+        return RemoteFederation(self._network, (), self._accounts(), post, self.handle, is_over)
 
     def _accounts(self) -> dict[str, int]:
         return {name: card.accounts for name, card in self._cards.items() if card.role == BANK}
@@ -219,13 +224,32 @@ class NetworkMember:
         return RunFolder(self._folder / RUNS / run_id)
 
     def _notes(self) -> Notes:
-        raw = self._store.get(_NOTES)
-        return Notes() if raw is None else Notes.model_validate_json(raw)
+        return _read_notes(self._store)
 
     def _note(self, notes: Notes) -> Notes:
         with self._store.transaction() as tx:
             tx.put(_NOTES, notes.model_dump_json().encode())
         return notes
+
+
+def abandon(store: Store) -> str:
+    """Give up a training that cannot be carried on; returns its run id.
+
+    Nothing of it is sent or answered again.  What a bank has spent on it stays spent.
+    """
+    notes = _read_notes(store)
+    if notes.doing != "train":
+        raise StoreError("no training was interrupted; a scoring is simply started again")
+    given_up = {"doing": "", "run_id": "", "abandoned": (*notes.abandoned, notes.run_id)}
+    with store.transaction() as tx:
+        tx.prune(f"{notes.run_id}/")
+        tx.put(_NOTES, notes.model_copy(update=given_up).model_dump_json().encode())
+    return notes.run_id
+
+
+def _read_notes(store: Store) -> Notes:
+    raw = store.get(_NOTES)
+    return Notes() if raw is None else Notes.model_validate_json(raw)
 
 
 def _tell(post: Post, progress: Progress) -> None:

@@ -34,9 +34,9 @@ HOW_SURE = (
 )
 ALERTS = (
     "Tests are those of the payment network itself on the way through the trees: where a payment"
-    " landed, not how the leaves there vote. What is unusual is so in its own features, among all"
-    " payments of the period. What a bank knows about an account is not shown: the payment network"
-    " does not have it."
+    " landed, not how the leaves there vote. Unusual are values of its own features that few"
+    " payments of the period reach or pass (their share). What a bank knows about an account is"
+    " not shown: the payment network does not have it."
 )
 SEALED_VOTES = (
     "The payment network learns the total of each side of a payment, and not the vote of a single"

@@ -16,7 +16,7 @@ _RARE = 0.02
 
 
 def unusual(features: FeatureTable, rows: NDArray[np.int64]) -> list[str]:
-    """For each of these rows its rarest features, `name value (in 0.1 %)`, joined by '; '."""
+    """For each of these rows its rarest features, `name value (0.1 %)`, joined by '; '."""
     values, chosen = features.values, features.values[rows]
     ordered = np.sort(values, axis=0)
     n, texts = len(values), []
@@ -33,4 +33,4 @@ def unusual(features: FeatureTable, rows: NDArray[np.int64]) -> list[str]:
 
 
 def _text(name: str, value: float, tail: float) -> str:
-    return f"{name} {value:.4g} (or beyond: {tail:.2%} of payments)"
+    return f"{name} {value:.4g} ({100 * tail:.2g} %)"

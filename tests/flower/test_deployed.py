@@ -6,7 +6,7 @@ import shutil
 import sys
 
 import pytest
-from tests.flower.deployed import Deployment, processes_of
+from tests.flower.deployed import PATIENCE_S, Deployment, processes_of
 
 from pv4fad.flower.certificates import new_node_key
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
@@ -41,7 +41,7 @@ def test_killed_bank_and_killed_superlink_change_nothing(tmp_path):
         deployment.wait_until(lambda: received(deployment, "bank01") > 50e6, "a table on its way")
         deployment.kill("bank01")
         deployment.start("bank01")
-        said, _ = training.communicate(timeout=900)
+        said, _ = training.communicate(timeout=PATIENCE_S)
         assert training.returncode == 0, said + deployment.logs()
         trained = deployment.status()
         assert trained.parties["bank01"].failures or trained.parties["bank01"].restarts

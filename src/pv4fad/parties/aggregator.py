@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from pv4fad.he.keys import PublicKey
-from pv4fad.parties.epochs import enter_epoch
+from pv4fad.parties.epochs import enter_epoch, is_behind
 from pv4fad.parties.party import (
     BANK,
     PAYMENT_NETWORK,
@@ -176,6 +176,8 @@ class Aggregator(Party):
         self, message: ScoreReply, training: RunRecords, tx: Transaction
     ) -> Iterable[Message]:
         """Answers about a broadcast table: only their sum goes on, once all banks are in."""
+        if is_behind(message, training):
+            return []  # sent again by a bank that cannot know that it had arrived
         enter_epoch(message, training, tx)
         parameters, here = training.parameters(), message.address
         run = training.of_epoch(here.epoch)

@@ -15,6 +15,11 @@ from pv4fad.protocol.wire import Message, message_id
 _LATEST = "latest epoch"
 
 
+def is_behind(message: Message, training: RunRecords) -> bool:
+    """Whether a message belongs to a match or batch that is over here."""
+    return message.address.epoch < int(training.find_json(_LATEST, 0))
+
+
 def enter_epoch(message: Message, training: RunRecords, tx: Transaction) -> None:
     """A message of the latest epoch, or of a new one, which ends the one before."""
     epoch, latest = message.address.epoch, training.find_json(_LATEST, 0)

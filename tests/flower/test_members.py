@@ -1,0 +1,42 @@
+"""What parties do with what comes late, or is not theirs to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pv4fad.errors import OrderError, ParameterError
+from pv4fad.flower.members import AggregatorMember
+from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.party import AGGREGATOR
+from pv4fad.parties.store import MemoryStore
+from pv4fad.protocol.scoring_messages import ScoreReply
+from pv4fad.protocol.wire import Address, encode
+
+
+@pytest.fixture
+def aggregator():
+    """Trained, and in the third match or batch since."""
+    store = MemoryStore(AGGREGATOR)
+    with store.transaction() as tx:
+        tx.put("run/r/stage", b'["Finished", {}]')
+        tx.put("run/r/latest epoch", b"3")
+    return AggregatorMember(store, WorkerPool(0))
+
+
+def reply(epoch):
+    return encode(
+        ScoreReply(Address("bank01", AGGREGATOR, "r", "t", epoch), np.zeros(1, np.uint32))
+    )
+
+
+def test_an_answer_to_a_batch_that_is_over_changes_nothing(aggregator):
+    # After a crash a bank that has not heard of the next batch sends its last answers again.
+    assert aggregator.handle(reply(2)) == []
+    with pytest.raises(OrderError):  # goes on to the run's parameters, which there are none of
+        aggregator.handle(reply(3))
+
+
+def test_only_the_payment_network_leads(aggregator):
+    with pytest.raises(ParameterError, match="the payment network does"):
+        aggregator.do("train", None, again=False)

@@ -63,7 +63,7 @@ def _no_space(_descriptor):
 
 def test_the_claim_says_epsilon_unit_sensitivity_trust_and_what_is_outside(document):
     privacy = document.privacy
-    for part in ("1/3-differentially", "one account record at one bank", "Δ = 2", "at least 2 of"):
+    for part in ("1/3-differentially", "one account record at one bank", "Δ = 4", "at least 2 of"):
         assert part in privacy.claim
     assert "computational" in privacy.claim
     assert "Scoring is outside this claim" in privacy.outside_the_claim

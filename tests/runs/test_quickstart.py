@@ -31,7 +31,9 @@ def test_every_transaction_has_a_score(after):
     assert predictions["MessageId"].to_list() == after["new"]["MessageId"].to_list()
     assert predictions["Score"].is_between(0, 1).all()
     votes = predictions.select(pl.sum_horizontal("^.*Votes$")).to_series()
-    assert (votes / 4 == predictions["Score"]).all()
+    assert votes.is_between(0, 4).all()
+    # Of two payments with the same votes and as new a relation, the one that looks worse does.
+    assert predictions["Score"].n_unique() > votes.n_unique()
 
 
 def test_columns_are_those_that_the_page_explains(after):

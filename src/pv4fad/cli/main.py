@@ -13,6 +13,7 @@ from pv4fad.cli import (
     bench,
     bench_dp_forest,
     bench_table,
+    bench_utility,
     data,
     demo,
     evaluate,
@@ -43,6 +44,7 @@ app = typer.Typer(
 bench.app.command("table")(bench_table.table)
 bench.app.command("scaling")(bench_table.scaling)
 bench.app.command("dp-forest")(bench_dp_forest.command)
+bench.app.command("utility")(bench_utility.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")

@@ -11,6 +11,8 @@ from rich.markup import escape
 from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
 from pv4fad.cli.phases import cost_table, phase_display
+from pv4fad.detection.recipe import checked_combiner
+from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
 from pv4fad.errors import BudgetError, WorkerError
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.runs.document import SCORING_IS_OUTSIDE
@@ -40,6 +42,13 @@ def command(
     predictions: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="New CSV file: MessageId, Score.")
     ],
+    combiner: Annotated[
+        str | None,
+        typer.Option(
+            help="calibrated, stacked or votes. Default: what the run was trained for. stacked has"
+            " labelled training transactions scored first, once per run: outside the ε claim."
+        ),
+    ] = None,
     details: Annotated[
         bool,
         typer.Option(help="Add label, confidence, votes per side, and where own tests led."),
@@ -76,6 +85,9 @@ def command(
     target.require_finished()
     require_new_file(predictions)
     batching = Batching(batch, layers)
+    chosen = None if combiner is None else checked_combiner(combiner)
+    if chosen == "stacked":
+        err.print(f"[bold yellow]{OUTSIDE_THE_CLAIM}[/]", soft_wrap=True)
     splits = scoring_splits(folder, scenario)
     site = Site(
         federation_passphrase(key_file), workers=workers, layers_per_day=bank_layers_per_day
@@ -89,6 +101,7 @@ def command(
                 site,
                 batching=batching,
                 details=details,
+                combiner=chosen,
                 report=report,
             )
     except (BudgetError, WorkerError, KeyboardInterrupt):
@@ -106,9 +119,10 @@ def _summary(scored: Scored, predictions: Path) -> dict[str, object]:
         "run_id": document.run_id,
         "predictions": str(predictions),
         "transactions": scored.transactions,
+        "combiner": scored.combiner,
         "layers": scored.layers,
         "red_labels": _red_labels(scored),
-        "outside_the_claim": document.privacy.outside_the_claim,
+        "outside_the_claim": " ".join(_outside_the_claim(scored)),
         "phases": [cost.model_dump() for cost in scored.phases],
     }
 
@@ -117,7 +131,14 @@ def _print(scored: Scored, predictions: Path) -> None:
     out.print(cost_table(scored.phases))
     out.print(escape(f"{scored.transactions:,} predictions are in {predictions}."), soft_wrap=True)
     out.print(_red_labels(scored), soft_wrap=True)
-    out.print(SCORING_IS_OUTSIDE, soft_wrap=True)
+    out.print(f"Combiner: {scored.combiner}.", soft_wrap=True)
+    for text in _outside_the_claim(scored):
+        out.print(text, soft_wrap=True)
+
+
+def _outside_the_claim(scored: Scored) -> list[str]:
+    stacked = [OUTSIDE_THE_CLAIM] if scored.combiner == "stacked" else []
+    return [SCORING_IS_OUTSIDE, *stacked]
 
 
 def _red_labels(scored: Scored) -> str:

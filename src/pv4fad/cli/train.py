@@ -13,6 +13,7 @@ from rich.table import Table
 from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
 from pv4fad.cli.phases import cost_table, phase_display
+from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
 from pv4fad.errors import ParameterError
 from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
 from pv4fad.runs.document import RunDocument
@@ -50,7 +51,7 @@ def command(
     ] = None,
     trees: Annotated[int | None, typer.Option(help="Number of trees. Default 12.")] = None,
     height: Annotated[
-        int | None, typer.Option(help="Tests on a path. Default: template 3, random 4.")
+        int | None, typer.Option(help="Tests on a path. Default: template 1, random 4.")
     ] = None,
     noise: Annotated[str | None, typer.Option(help="distributed (default) or per-bank.")] = None,
     honest_banks: Annotated[
@@ -71,6 +72,13 @@ def command(
     mode: Annotated[
         str | None,
         typer.Option(help="sealed (default): labels stay shared; released: noisy labels are told."),
+    ] = None,
+    combiner: Annotated[
+        str | None,
+        typer.Option(
+            help="How a score is made: calibrated (default), stacked (also has labelled training"
+            " transactions scored, outside the ε claim), or votes (the paper's)."
+        ),
     ] = None,
     seed: Annotated[
         int | None,
@@ -107,8 +115,8 @@ def command(
     typed = {
         "epsilon": epsilon, "bound": bound, "structure": structure, "trees": trees,
         "height": height, "noise": noise, "honest_banks": honest_banks, "mode": mode,
-        "slots": slots or None, "seed": seed, "workers": workers, "bank_limit": bank_limit,
-        "scenario": scenario,
+        "slots": slots or None, "combiner": combiner, "seed": seed, "workers": workers,
+        "bank_limit": bank_limit, "scenario": scenario,
     }  # fmt: skip
     given |= {name: value for name, value in typed.items() if value is not None}
     target = RunFolder(run)
@@ -156,6 +164,8 @@ def _options(given: dict[str, Any], known_epsilon: str | None) -> TrainingOption
 def _announce(options: TrainingOptions, *, new: bool) -> None:
     if options.epsilon == "none":
         err.print(Panel(NO_PRIVACY, style="bold red"))
+    if options.combiner == "stacked":
+        err.print(f"[bold yellow]When this run scores: {OUTSIDE_THE_CLAIM}[/]", soft_wrap=True)
     text = "This command plays all parties."
     if new:
         limit = epsilon_text(options.exact_bank_limit)

@@ -129,6 +129,14 @@ class RunDocument(ValidatedModel):
                 f"{where} is damaged, or of another version than {VERSION}: {problem}"
             ) from None
 
+    def with_outside_the_claim(self, text: str) -> RunDocument:
+        """Says once more what the claim does not cover."""
+        outside = self.privacy.outside_the_claim
+        if text in outside:
+            return self
+        privacy = self.privacy.model_copy(update={"outside_the_claim": f"{outside}  {text}"})
+        return self.model_copy(update={"privacy": privacy})
+
     def to_json(self) -> str:
         return self.model_dump_json(indent=2) + "\n"
 

@@ -16,9 +16,12 @@ from typing import Self
 
 import polars as pl
 
+from pv4fad.detection.recipe import Combiner
 from pv4fad.errors import DataError
 from pv4fad.he.pool import WorkerPool
+from pv4fad.parties.party import PAYMENT_NETWORK
 from pv4fad.parties.store import MemoryStore
+from pv4fad.runs.combining import DetectionAtHand, votes_and_stacking
 from pv4fad.runs.members import assemble, party_names
 from pv4fad.runs.new_run import NewRun, begin_run, prepare_run
 from pv4fad.runs.predictions import prediction_table
@@ -57,6 +60,7 @@ class Model:
         self.stores = {party: MemoryStore(party) for party in party_names(accounts)}
         """What each party keeps, by name."""
         self._pool = WorkerPool(workers)
+        self._private = new.private
         self._forest = new.training.forest
         self._green_labels = new.training.green_labels
         self._history = history
@@ -75,19 +79,32 @@ class Model:
         transactions: pl.DataFrame,
         *,
         details: bool = False,
+        combiner: Combiner | None = None,
         batching: Batching | None = None,
     ) -> pl.DataFrame:
         """MessageId and Score of each transaction, in order; see `predictions` for details.
 
-        Features continue from the transactions that the model was trained on.
+        Features continue from the transactions that the model was trained on.  `combiner`: by
+        default that of the settings.  With `stacked`, training transactions are scored too.
         """
-        rows = scoring_rows(transactions, self._history, self._forest)
+        settings, forest = self._private.settings, self._forest
+        chosen = settings.chosen_combiner if combiner is None else combiner
+        store = self.stores[PAYMENT_NETWORK]
+        own = DetectionAtHand(store, self.parameters.run_id, self.parameters)
+        own.require(chosen, settings)
+        rows = scoring_rows(transactions, self._history, forest, own.local)
+        labelled = own.labelled_rows(chosen, self._history, forest, self._private.seed)
         run = self._run()
-        sides = run.votes(rows, batching or Batching())
+        sides = votes_and_stacking(run, own, rows, labelled, batching or Batching())
         run.finish_scoring()
-        mode = self.parameters.mode
         return prediction_table(
-            rows, sides, self._forest, self._green_labels, mode=mode, details=details
+            rows,
+            sides,
+            forest,
+            self._green_labels,
+            scores=own.scores(chosen, rows, sides),
+            mode=self.parameters.mode,
+            details=details,
         )
 
     def refresh(self, accounts: Mapping[str, pl.DataFrame]) -> None:

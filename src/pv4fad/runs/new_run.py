@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from pv4fad.detection.recipe import Detection
 from pv4fad.errors import DataError
 from pv4fad.federation import LedFederation, run_parameters
 from pv4fad.forest.forest_file import NONCE_BYTES, commitment
@@ -26,6 +27,7 @@ from pv4fad.parties.party import RunRecords
 from pv4fad.parties.store import Store
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.randomness import secret_bytes
+from pv4fad.runs.combining import store_detection
 from pv4fad.runs.prepare import (
     bank_directory,
     bank_records,
@@ -58,6 +60,8 @@ class NewRun:
     training: TrainingInput = field(repr=False)
     records: Mapping[str, BankRecords] = field(repr=False)
     private: TrainingRecord = field(repr=False)
+    detection: Detection | None = field(repr=False)
+    """The payment network's own; None: only votes are wanted."""
 
     @property
     def commitment(self) -> bytes:
@@ -92,7 +96,8 @@ def prepare_network_run(
     seed = settings.seed
     if seed is None:
         seed = int.from_bytes(secret_bytes(_SEED_BYTES), "big")
-    training = prepare_payment_network(transactions, directory, settings, seed).training
+    prepared = prepare_payment_network(transactions, directory, settings, seed)
+    training = prepared.training
     parameters = run_parameters(
         training,
         bank_accounts,
@@ -108,14 +113,16 @@ def prepare_network_run(
         nonce=secret_bytes(NONCE_BYTES).hex(),
         transactions=fingerprint(transactions),
     )
-    return NewRun(parameters, training, {}, private)
+    return NewRun(parameters, training, {}, private, prepared.detection)
 
 
 def begin_run(federation: LedFederation, new: NewRun, observer: Observer | None = None) -> None:
     """Propose the run and carry it through."""
     run_id = new.parameters.run_id
     with federation.payment_network.store.transaction() as tx:
-        RunRecords(tx, run_id).put_json(_TRAINING, new.private.model_dump(mode="json"))
+        records = RunRecords(tx, run_id)
+        records.put_json(_TRAINING, new.private.model_dump(mode="json"))
+        store_detection(records, new.detection)
     federation.train(new.parameters, new.training, observer)
 
 

@@ -1,7 +1,8 @@
 """Votes as predictions: a table, in the order the challenge asks for, written in one piece.
 
-MessageId, Score                          Score: votes for 1 / trees
-Label, Confidence                         the majority, and its share
+MessageId, Score                          Score: of the combiner; of `votes`, votes for 1 / trees
+LocalScore                                log-odds without any bank, if there is a local model
+Label, Confidence                         1 where Score is above a half; max(Score, 1 − Score)
 GreenVotes, OrderingVotes, BeneficiaryVotes
 Reasons                                   where the payment network's own tests led it
 RedLabels                                 whether the payment network knows how red leaves vote
@@ -34,18 +35,25 @@ def prediction_table(
     forest: Forest,
     green_labels: NDArray[np.int8],
     *,
+    scores: NDArray[np.float64] | None,
     mode: Mode,
     details: bool,
 ) -> pl.DataFrame:
-    """What the payment network knows about each transaction, in the order of the rows."""
+    """What the payment network knows about each transaction, in the order of the rows.
+
+    `scores` of a combiner; None: the share of votes.
+    """
     green = green_votes(rows.codes, green_labels)
-    made = predictions(green + sides.sum(axis=1), forest.sizes.n_trees)
-    table = pl.DataFrame({"MessageId": rows.message_ids, "Score": made.score})
+    if scores is None:
+        scores = predictions(green + sides.sum(axis=1), forest.sizes.n_trees).score
+    table = pl.DataFrame({"MessageId": rows.message_ids, "Score": scores})
     if not details:
         return table
+    if rows.local_scores is not None:
+        table = table.with_columns(LocalScore=rows.local_scores)
     return table.with_columns(
-        Label=made.label,
-        Confidence=made.confidence,
+        Label=(scores > 0.5).astype(np.int8),
+        Confidence=np.maximum(scores, 1 - scores),
         **dict(zip(VOTES, (green, *sides.T), strict=True)),
         Reasons=reasons(forest, rows.codes),
         RedLabels=pl.lit(RED_LABELS[mode]),

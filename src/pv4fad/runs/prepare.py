@@ -14,16 +14,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.data.features import compute_features
+from pv4fad.data.features import FeatureTable, compute_features
 from pv4fad.data.loading import ACCOUNT_KEY
 from pv4fad.data.routing import BENEFICIARY_BANK, ORDERING_BANK, route
 from pv4fad.data.schema import LABEL
+from pv4fad.detection.local_model import LocalModel
+from pv4fad.detection.recipe import LOCAL_SCORE, Detection
+from pv4fad.detection.stacked import LocalScale, sample_rows
 from pv4fad.errors import DataError
 from pv4fad.forest.atoms import AtomSchema
 from pv4fad.forest.build import build_forest
 from pv4fad.forest.counts import green_labels, group_counts
 from pv4fad.forest.pairs import AccountIndex, KeptPairs, choose_pairs
 from pv4fad.forest.records import SlotPredicate, record_atoms
+from pv4fad.forest.tree import Side
 from pv4fad.hashing.identity import qualified_key_expr
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.parties.bank_table import BankRecords
@@ -33,6 +37,8 @@ from pv4fad.runs.bank_files import applied_slots
 from pv4fad.runs.settings import TrainingSettings
 
 _FINGERPRINT_ROWS = 100_000  # at a time
+_FOLDS = 3
+_LEAST_ANOMALIES = 100  # to find the scale of the local score with
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,9 @@ class PreparedNetwork:
     labels: NDArray[np.int8] = field(repr=False)
     keys: pl.DataFrame = field(repr=False)  # Bank, Account: row k is account key k
     pairs: KeptPairs = field(repr=False)
+    detection: Detection | None = field(repr=False)  # None: only votes are wanted
+    sample_scores: NDArray[np.float32] | None = field(repr=False)
+    """Out-of-fold local scores of the rows of `sample_rows`, if they were needed."""
 
 
 # The payment network.
@@ -54,21 +63,33 @@ def prepare_payment_network(
     directory: Mapping[str, str],
     settings: TrainingSettings,
     seed: int,
+    features: FeatureTable | None = None,
 ) -> PreparedNetwork:
-    """Features, trees, counts and tables from labelled transactions (TRANSACTION_SCHEMA).
+    """Local model, trees, counts and tables from labelled transactions (TRANSACTION_SCHEMA).
 
     `directory`: BIC → bank of the federation.  `seed` governs structure and sampling, nothing else.
+    `features` of the transactions, if they are known already.
     """
     if LABEL not in transactions.columns:
         raise DataError(f"the transactions have no column {LABEL}: training needs labels")
     if transactions.is_empty():
         raise DataError("there are no transactions to train with")
     labels = transactions[LABEL].to_numpy().astype(np.int8)
-    features = compute_features(transactions)
+    keys, accounts = account_index(route(transactions), settings.trees)
+    features = compute_features(transactions) if features is None else features
+    groups = accounts.key_of[:, Side.BENEFICIARY]
+    local: LocalModel | None = None
+    sample_scores = None
+    if settings.cuts_local_score:
+        own, tested = LocalModel.fit(features.values, features.names, labels, groups, seed=seed)
+        local, scale = own, LocalScale()
+        features = with_local_score(features, tested)
+    elif settings.needs_local_model:
+        local = fit_local_model(features, labels, seed)
+        scale, sample_scores = local_scale(features, labels, groups, seed)
     config, counting = settings.forest_config(), settings.count_config()
     forest = build_forest(config, features.names, features.values, labels, seed)
     codes = forest.route(features.values)
-    keys, accounts = account_index(route(transactions), config.n_trees)
     # Of its own: the draws of the forest must not depend on how many accounts there are.
     rng = np.random.default_rng([seed, 1])
     pairs = choose_pairs(forest, codes, labels, accounts, config=counting, rng=rng)
@@ -83,7 +104,58 @@ def prepare_payment_network(
             broadcast=keys["Bank"].null_count() > 0,
         ),
     )
-    return PreparedNetwork(training, codes, labels, keys, pairs)
+    rates = settings.ladder_rates()
+    detection = None
+    if local is not None:
+        detection = Detection.of(
+            local, scale, forest=forest, accounts=accounts, labels=labels, rates=rates
+        )
+    return PreparedNetwork(training, codes, labels, keys, pairs, detection, sample_scores)
+
+
+def fit_local_model(
+    features: FeatureTable,
+    labels: NDArray[np.int8],
+    seed: int,
+) -> LocalModel:
+    """The local model of all rows."""
+    one_group = np.zeros(len(labels), np.int64)  # no out-of-fold scores are wanted
+    return LocalModel.fit(features.values, features.names, labels, one_group, seed=seed)[0]
+
+
+def out_of_fold_scores(
+    features: FeatureTable,
+    labels: NDArray[np.int8],
+    groups: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    seed: int,
+) -> NDArray[np.float32]:
+    """Local scores of the chosen rows, all anomalies among them, each without its own group."""
+    own = labels[chosen]
+    _, scores = LocalModel.fit(
+        features.values[chosen], features.names, own, groups[chosen], seed=seed, folds=_FOLDS
+    )
+    # Among the chosen rows anomalies are less rare than among all.
+    thinned = max(1, int((own == 0).sum())) / max(1, int((labels == 0).sum()))
+    return scores + np.float32(np.log(thinned))
+
+
+def local_scale(
+    features: FeatureTable, labels: NDArray[np.int8], groups: NDArray[np.int64], seed: int
+) -> tuple[LocalScale, NDArray[np.float32] | None]:
+    """What the local score is worth, and the out-of-fold scores that tell; as it is, and None,
+    where there are too few anomalies to tell."""
+    if int(labels.sum()) < _LEAST_ANOMALIES:
+        return LocalScale(), None
+    chosen = sample_rows(labels, seed)
+    scores = out_of_fold_scores(features, labels, groups, chosen, seed)
+    return LocalScale.fit(scores, labels[chosen], labels), scores
+
+
+def with_local_score(features: FeatureTable, scores: NDArray[np.float32]) -> FeatureTable:
+    """The local score as one feature more."""
+    values = np.concatenate([features.values, scores[:, np.newaxis]], axis=1)
+    return FeatureTable((*features.names, LOCAL_SCORE), values)
 
 
 def account_index(routed: pl.DataFrame, n_trees: int) -> tuple[pl.DataFrame, AccountIndex]:

@@ -21,12 +21,15 @@ from numpy.typing import NDArray
 
 from pv4fad.data.challenge import read_partition
 from pv4fad.data.loading import load_transactions
+from pv4fad.detection.recipe import Combiner
+from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
 from pv4fad.errors import DataError
 from pv4fad.federation import LedFederation
 from pv4fad.forest.structure import Forest
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.scoring_tables import stored_forest
 from pv4fad.parties.store import Store
+from pv4fad.runs.combining import DetectionAtHand, votes_and_stacking
 from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.meter import PREPARE, PhaseCost, Progress, Report
@@ -52,6 +55,7 @@ class Scored:
 
     document: RunDocument
     transactions: int
+    combiner: Combiner
     layers: int
     """Asked of every table in this call."""
     phases: tuple[PhaseCost, ...]
@@ -65,9 +69,13 @@ def score(
     *,
     batching: Batching,
     details: bool = False,
+    combiner: Combiner | None = None,
     report: Report = lambda _: None,
 ) -> Scored:
-    """Score the second split; the first must be the one that the run was trained on."""
+    """Score the second split; the first must be the one that the run was trained on.
+
+    `combiner`: by default the one that the run was trained for.
+    """
     document = folder.require_finished()
     require_new_file(out)
     train, test = splits
@@ -76,7 +84,7 @@ def score(
     files = (read_partition(train).transactions, read_partition(test).transactions)
     with members(folder, records, site) as federation:
         directory = bank_directory(accounts)
-        return predict(
+        scored = predict(
             federation,
             document,
             files,
@@ -84,8 +92,12 @@ def score(
             out,
             batching=batching,
             details=details,
+            combiner=combiner,
             report=report,
         )
+    if scored.combiner == "stacked":
+        folder.write(document.with_outside_the_claim(OUTSIDE_THE_CLAIM))
+    return scored
 
 
 def predict(
@@ -97,6 +109,7 @@ def predict(
     *,
     batching: Batching,
     details: bool,
+    combiner: Combiner | None = None,
     report: Report,
 ) -> Scored:
     """What the payment network does, while the others answer.
@@ -110,23 +123,34 @@ def predict(
     if fingerprint(history) != private.transactions:
         raise DataError(f"{files[0]} does not hold the transactions that the run was trained on")
     forest, green_labels = _model(store, document.run_id)
-    rows = scoring_rows(transactions, history, forest)
+    chosen = private.settings.chosen_combiner if combiner is None else combiner
+    own = DetectionAtHand(store, document.run_id, parameters)
+    own.require(chosen, private.settings)
+    rows = scoring_rows(transactions, history, forest, own.local)
+    labelled = own.labelled_rows(chosen, history, forest, private.seed)
     del history, transactions
     prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
     report(Progress(prepared, total=0, under_way=False))
     run = TrainedRun(federation, parameters, directory, report)
-    sides = run.votes(rows, batching)
+    sides = votes_and_stacking(run, own, rows, labelled, batching)
+    scores = own.scores(chosen, rows, sides)
     table = prediction_table(
-        rows, sides, forest, green_labels, mode=parameters.mode, details=details
+        rows, sides, forest, green_labels, scores=scores, mode=parameters.mode, details=details
     )
     write_predictions(out, in_order(table, order))
     run.finish_scoring()
     phases = (prepared, *run.meter.phases)
     write_record(
         out,
-        ScoringRecord(run_id=document.run_id, phases=phases, traffic=run.meter.traffic),
+        ScoringRecord(
+            run_id=document.run_id,
+            combiner=chosen,
+            outside_the_claim=OUTSIDE_THE_CLAIM if chosen == "stacked" else "",
+            phases=phases,
+            traffic=run.meter.traffic,
+        ),
     )
-    return Scored(document, len(rows), run.layers, phases)
+    return Scored(document, len(rows), chosen, run.layers, phases)
 
 
 def _load(known: Path, new: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series | None]:

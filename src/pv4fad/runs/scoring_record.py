@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from pv4fad import __version__
+from pv4fad.detection.recipe import Combiner
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.runs.meter import PhaseCost, Traffic
@@ -28,6 +29,9 @@ class ScoringRecord(ValidatedModel):
     version: Literal[1] = 1
     program: str = __version__
     run_id: str
+    combiner: Combiner = "votes"
+    outside_the_claim: str = ""
+    """Queries for the combiner's own sake, if there were any."""
     phases: tuple[PhaseCost, ...]
     traffic: tuple[Traffic, ...]
 

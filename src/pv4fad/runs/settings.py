@@ -15,23 +15,21 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from pv4fad.detection.recipe import LOCAL_SCORE, Combiner
 from pv4fad.errors import ParameterError
 from pv4fad.forest.config import ForestConfig
 from pv4fad.forest.pairs import CountConfig, ladder
-from pv4fad.forest.shapes import (
-    BOTH_SIDES_NORMAL,
-    ConditionConfig,
-    RandomShape,
-    TemplateShape,
-)
+from pv4fad.forest.shapes import BOTH_SIDES_NORMAL, ConditionConfig, RandomShape, TemplateShape
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon
 from pv4fad.protocol.parameters import Mode, NoiseMode
 
-TEMPLATE_FEATURE = "settlement_delay_days"  # what template trees cut below their bank node
 SIDES: tuple[Literal["ordering", "beneficiary"], ...] = ("ordering", "beneficiary")
-_HEIGHTS = {"template": 3, "random": 4}
+MILD_FLAGS = ("03", "04", "05")  # recently opened, name mismatch, under monitoring
+_HEIGHTS = {"template": 1, "random": 4}
 _HIGHEST_TEMPLATE = 3  # a bank node and at most two cuts
+
+_NORMAL_AND_MILD = tuple(ConditionConfig(side=side, sets=(("00",), MILD_FLAGS)) for side in SIDES)
 
 
 class TrainingSettings(ValidatedModel):
@@ -44,7 +42,7 @@ class TrainingSettings(ValidatedModel):
     structure: Literal["template", "random"] = "template"
     trees: int = Field(default=12, ge=1, le=1024)
     height: int | None = Field(default=None, ge=1)
-    """Tests on a path; by default 3 for template trees (their most), 4 for random ones."""
+    """Tests on a path; by default 1 for template trees, the bank node alone, and 4 for random."""
     noise: Literal["distributed", "per-bank"] = "distributed"
     honest_banks: int = Field(default=1, ge=1)
     """Distributed noise: how many banks are assumed not to tell their noise to others.
@@ -54,6 +52,9 @@ class TrainingSettings(ValidatedModel):
     slots: tuple[str, ...] = ()
     """Private slots that the trees may ask about; each bank says what they mean to it."""
     mode: Mode = "sealed"
+    combiner: Combiner | None = None
+    """How votes and local model become a score; by default `calibrated`, or `votes` where trees
+    have tests of the payment network."""
     seed: int | None = Field(default=None, ge=0)
     """Of tree structure and sampling.  By default it is drawn, and secret like the structure."""
 
@@ -72,6 +73,11 @@ class TrainingSettings(ValidatedModel):
                 f"height {self.height}: template trees have a height of at most "
                 f"{_HIGHEST_TEMPLATE}; give less, or structure random"
             )
+        if self.combiner == "calibrated" and not self.bank_nodes_only:
+            raise ParameterError(
+                "combiner calibrated: it needs the votes of trees that ask the bank and nothing"
+                " else: structure template with height 1; or give combiner stacked or votes"
+            )
         return self
 
     @property
@@ -87,9 +93,32 @@ class TrainingSettings(ValidatedModel):
     def tree_height(self) -> int:
         return _HEIGHTS[self.structure] if self.height is None else self.height
 
+    @property
+    def chosen_combiner(self) -> Combiner:
+        if self.combiner is not None:
+            return self.combiner
+        return "calibrated" if self.bank_nodes_only else "votes"
+
+    @property
+    def cuts_local_score(self) -> bool:
+        """Whether trees test the local score, so that it is a feature."""
+        return self.structure == "template" and self.tree_height > 1
+
+    @property
+    def needs_local_model(self) -> bool:
+        return self.cuts_local_score or self.chosen_combiner != "votes"
+
+    @property
+    def bank_nodes_only(self) -> bool:
+        """Whether an account gets the same votes whatever its payment looks like."""
+        return self.structure == "template" and self.tree_height == 1
+
     def forest_config(self) -> ForestConfig:
         """The forest; what others see of it follows from here and not from any data."""
-        conditions = BOTH_SIDES_NORMAL + tuple(
+        # All conditions have as many sets, and a private slot has one.
+        two_sets = self.structure == "template" and not self.slots
+        flags = _NORMAL_AND_MILD if two_sets else BOTH_SIDES_NORMAL
+        conditions = flags + tuple(
             ConditionConfig(side=side, family=slot, sets=(("yes",),))
             for slot in self.slots
             for side in SIDES
@@ -99,12 +128,16 @@ class TrainingSettings(ValidatedModel):
             shape = RandomShape(height=self.tree_height, conditions=conditions)
         else:
             cuts = range(self.tree_height)
-            shape = TemplateShape.bank_on_top(conditions, TEMPLATE_FEATURE, cuts)
+            shape = TemplateShape.bank_on_top(conditions, LOCAL_SCORE, cuts)
         return ForestConfig(n_trees=self.trees, shape=shape, slots=self.slots)
 
     def count_config(self) -> CountConfig:
         """Anomalies are rare: without a ladder every leaf would be labelled 0."""
-        return CountConfig(bound=self.bound, label0_rates=ladder(self.trees))
+        return CountConfig(bound=self.bound, label0_rates=self.ladder_rates())
+
+    def ladder_rates(self) -> tuple[float, ...]:
+        """At which each tree keeps label-0 payments."""
+        return ladder(self.trees)
 
 
 class TrainingOptions(TrainingSettings):

@@ -33,6 +33,7 @@ from pv4fad.parties.store import Store
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.runs.bank_files import load_split
+from pv4fad.runs.combining import DetectionAtHand, stored_detection
 from pv4fad.runs.comparison import Comparison, joined_atoms
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.members import party_names
@@ -127,6 +128,10 @@ def compare(
         Comparison.of("counts", model.counts, counts),
         Comparison.of("green leaves", model.green, green),
     )
+    if prepared.detection is not None:
+        kept = stored_detection(stores[PAYMENT_NETWORK], run_id)
+        same = kept is not None and kept.local.to_bytes() == prepared.detection.local.to_bytes()
+        exact += (Comparison("local model", int(same), 1),)
     labels = oracle.red_labels(counts)
     noisy = tuple(Comparison.of(what, ours, labels) for what, ours in model.red.items())
     if scored is not None:
@@ -135,7 +140,10 @@ def compare(
         if parameters.epsilon != "none":
             # What noise did to the labels is no mistake: the votes follow from them as they are.
             labels = next(iter(model.red.values())).astype(np.int8)
-        exact += compare_votes(scored, transactions, forest, labels, green)
+        own = DetectionAtHand(stores[PAYMENT_NETWORK], run_id, parameters)
+        exact += compare_votes(
+            scored, transactions, forest, red_labels=labels, green_labels=green, own=own
+        )
     return Verification(parameters.epsilon, exact, noisy)
 
 

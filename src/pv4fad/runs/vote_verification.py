@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from pv4fad.data.challenge import read_partition
 from pv4fad.data.loading import load_transactions
+from pv4fad.detection.recipe import Combiner
 from pv4fad.errors import DataError
 from pv4fad.forest.structure import Forest
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.store import Store
+from pv4fad.runs.combining import DetectionAtHand
 from pv4fad.runs.comparison import Comparison, joined_atoms
 from pv4fad.runs.predictions import VOTES, in_order
+from pv4fad.runs.scoring_record import read_record
 from pv4fad.runs.scoring_rows import scoring_rows
 
 
@@ -29,6 +32,7 @@ class ScoredData:
     transactions: pl.DataFrame = field(repr=False)
     accounts: Mapping[str, pl.DataFrame] = field(repr=False)
     predictions: pl.DataFrame = field(repr=False)
+    combiner: Combiner
 
     @classmethod
     def read(
@@ -40,7 +44,8 @@ class ScoredData:
         table = _read(predictions)
         if set(table["MessageId"]) != set(transactions["MessageId"]):
             raise DataError(f"{predictions}: not one prediction for each transaction of {source}")
-        return cls(transactions, accounts, table)
+        record = read_record(predictions)
+        return cls(transactions, accounts, table, "votes" if record is None else record.combiner)
 
 
 def _read(path: Path) -> pl.DataFrame:
@@ -68,18 +73,24 @@ def compare_votes(
     scored: ScoredData,
     history: pl.DataFrame,
     forest: Forest,
+    *,
     red_labels: NDArray[np.int8],
     green_labels: NDArray[np.int8],
+    own: DetectionAtHand,
 ) -> tuple[Comparison, ...]:
-    """Every vote: of each side, if the predictions have details, and in total."""
-    rows = scoring_rows(scored.transactions, history, forest)
+    """Every vote: of each side, if the predictions have details, and the scores they lead to."""
+    rows = scoring_rows(scored.transactions, history, forest, own.local)
     schema = {"Bank": pl.String, "Account": pl.String}
     keys = pl.DataFrame(rows.keys, schema=schema, orient="row")
     oracle = TrustedThirdParty(forest, joined_atoms(keys, scored.accounts, forest.schema))
     votes = oracle.votes(rows.codes, rows.key_of, red_labels, green_labels)
     ours = in_order(scored.predictions, rows.message_ids)
-    score = votes.total / forest.sizes.n_trees
-    compared = [Comparison("scores", int((ours["Score"].to_numpy() == score).sum()), len(score))]
+    score = own.scores(scored.combiner, rows, votes.sides)
+    if score is None:
+        score = votes.total / forest.sizes.n_trees
+    # The last bits of a probability depend on the machine's arithmetic.
+    equal = np.isclose(ours["Score"].to_numpy(), score, rtol=1e-9, atol=1e-12)
+    compared = [Comparison("scores", int(equal.sum()), len(score))]
     for name, theirs in zip(VOTES, (votes.green, *votes.sides.T), strict=True):
         if name in ours.columns:
             what = name.removesuffix("Votes").lower() + " votes"

@@ -1,0 +1,147 @@
+"""`pv4fad bench utility`: detection quality of the private model, between two bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+from pv4fad.bench.utility import (
+    ALONE,
+    BANKS,
+    JOINED,
+    SeedResults,
+    Setting,
+    StudyFile,
+    n_steps,
+    study_seed,
+)
+from pv4fad.cli.console import err, out, progress_bar
+from pv4fad.data.generate import Difficulty
+from pv4fad.data.generate.settings import MIN_TRANSACTIONS
+from pv4fad.evaluation.measures import ALERT_BUDGETS, Interval, interval_over_seeds
+
+_SECONDS_PER_SEED, _SECONDS_PER_MILLION = 30, 170  # of one core
+_WIDTH = 100
+
+
+def command(
+    *,
+    seeds: Annotated[int, typer.Option(min=1, help="How many data sets per difficulty.")] = 8,
+    first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first data set.")] = 11,
+    transactions: Annotated[
+        int, typer.Option(min=MIN_TRANSACTIONS, help="In each data set.")
+    ] = 1_000_000,
+    difficulty: Annotated[str, typer.Option(help="challenge, hard, or both.")] = "both",
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            help="Keep all figures in this file; seeds that are in it are not studied again.",
+            dir_okay=False,
+        ),
+    ] = None,
+) -> None:
+    """Average precision of the combiners between the payment network alone and joined data.
+
+    In the clear, with the code of private runs, on generated data.
+    """
+    names = [one.value for one in Difficulty]
+    if difficulty not in (*names, "both"):
+        raise typer.BadParameter(f"there are {', '.join(names)} and both")
+    wanted = [Difficulty(name) for name in names if difficulty in (name, "both")]
+    file = StudyFile(json_file, transactions)
+    chosen = range(first_seed, first_seed + seeds)
+    left = [(one, seed) for seed in chosen for one in wanted if seed not in file.finished(one)]
+    expected = len(left) * (_SECONDS_PER_SEED + _SECONDS_PER_MILLION * transactions / 1e6)
+    if left:
+        err.print(f"This will take about {max(1, round(expected / 60))} minutes.")
+    started = time.monotonic()
+    with progress_bar() as bars:
+        for number, (one, seed) in enumerate(left):
+            _study(file, Setting(transactions, one), seed, bars)
+            pace = (time.monotonic() - started) / (number + 1)
+            minutes = round(pace * (len(left) - number - 1) / 60)
+            bars.console.print(f"{number + 1} of {len(left)}; about {minutes} minutes left")
+    for one in wanted:
+        finished = file.finished(one)
+        _print(one, transactions, {seed: finished[seed] for seed in chosen})
+
+
+def _study(file: StudyFile, setting: Setting, seed: int, bars: Bars) -> None:
+    title = f"{setting.difficulty.value}, seed {seed}"
+    task = bars.add_task(title, total=n_steps())
+
+    def tell(step: str) -> None:
+        bars.update(task, advance=1, description=f"{title}: {step}")
+
+    file.add(setting.difficulty, seed, study_seed(setting, seed, tell))
+    bars.update(task, description=title)
+
+
+def _print(difficulty: Difficulty, transactions: int, results: Mapping[int, SeedResults]) -> None:
+    seeds = ", ".join(str(seed) for seed in results)
+    out.print(
+        f"{difficulty.value}: {transactions:,} transactions, {BANKS} banks, seeds {seeds};"
+        " mean and 95 % interval over seeds",
+        soft_wrap=True,
+    )
+    tables = list(results.values())
+    out.print(_precision_table(tables), width=_WIDTH)
+    out.print(_budget_table(tables), width=_WIDTH)
+
+
+def _precision_table(seeds: Sequence[SeedResults]) -> Table:
+    table = Table(box=SIMPLE, pad_edge=False)
+    table.add_column("score", no_wrap=True)
+    for heading in ("average precision", "less alone", "to joined", "gap closed"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    alone, joined = (_precisions(seeds, row) for row in (ALONE, JOINED))
+    gap = _mean(joined) - _mean(alone)
+    for row in seeds[0]:
+        own = _precisions(seeds, row)
+        over = [one - other for one, other in zip(own, alone, strict=True)]
+        table.add_row(
+            row,
+            _interval(interval_over_seeds(own)),
+            _interval(interval_over_seeds(over), signed=True),
+            f"{_mean(own) / _mean(joined):.2f}",
+            f"{_mean(over) / gap:.2f}" if gap > 0 else "no gap",
+        )
+    return table
+
+
+def _budget_table(seeds: Sequence[SeedResults]) -> Table:
+    table = Table(box=SIMPLE, pad_edge=False)
+    table.add_column("score", no_wrap=True)
+    for share in ALERT_BUDGETS:
+        table.add_column(f"{share:.2%}: precision", justify="right", no_wrap=True)
+        table.add_column("recall", justify="right", no_wrap=True)
+    for row in seeds[0]:
+        cells = []
+        for number in range(len(ALERT_BUDGETS)):
+            cells.append(f"{_mean([seed[row].precision[number] for seed in seeds]):.3f}")
+            cells.append(f"{_mean([seed[row].recall[number] for seed in seeds]):.3f}")
+        table.add_row(row, *cells)
+    return table
+
+
+def _precisions(seeds: Sequence[SeedResults], row: str) -> list[float]:
+    return [seed[row].average_precision for seed in seeds]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _interval(interval: Interval, *, signed: bool = False) -> str:
+    form = "+.3f" if signed else ".3f"
+    if interval.low is None or interval.high is None:
+        return f"{interval.value:{form}}"
+    return f"{interval.value:{form}} ({interval.low:{form}} to {interval.high:{form}})"

@@ -59,7 +59,7 @@ def demo(
     folder: Annotated[Path, typer.Argument(help="Where to put data and runs.")] = Path("demo"),
     transactions: Annotated[
         int, typer.Option(min=MIN_TRANSACTIONS, help="How many to generate.")
-    ] = 200_000,
+    ] = 150_000,
     banks: Annotated[int, typer.Option(min=MIN_BANKS, help="How many banks take part.")] = 3,
 ) -> None:
     """Generate data, train and score privately, compare, and write a report: three minutes."""

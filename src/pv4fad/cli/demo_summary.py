@@ -13,9 +13,9 @@ from pv4fad.runs.meter import PhaseCost, Traffic
 _HEADINGS = {ALONE: "network alone", JOINT: "with the banks", JOINED: "all data joined"}
 
 _CAN_TELL = {
-    "payment-network": "one vote total per side of a scored payment",
-    "bank": "nothing: uniform values, closed ciphertexts",
-    "aggregator": "nothing: uniform values, closed ciphertexts",
+    "payment-network": "one vote total per side it scores",
+    "bank": "public sizes: the values are uniform or closed",
+    "aggregator": "public sizes: the values are uniform or closed",
 }
 """By receiver: what it could make of what reached it."""
 
@@ -55,7 +55,7 @@ def _found(evaluation: Evaluation) -> Table:
         )
         table.add_row(f"{at.alerts:,} of {evaluation.transactions:,}", *found)
     estimates = (estimate_text(one.average_precision) for one in evaluation.detectors)
-    table.add_row("average precision", *estimates)
+    table.add_row("avg precision", *estimates)
     return table
 
 
@@ -87,4 +87,4 @@ def _cost(content: ReportContent) -> Table:
 
 
 def _plain(*headings: str) -> Table:
-    return Table(*headings, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    return Table(*headings, box=None, pad_edge=False, padding=(0, 1, 0, 0))

@@ -204,7 +204,7 @@ _OVERLAP = "Shown one after the other; in truth phases of several banks overlap.
 
 
 def _run(content: ReportContent) -> Markup:
-    document = content.document
+    document, scoring = content.document, content.scoring
     sizes, parameters = document.sizes, document.parameters
     shown: list[tuple[str, Content]] = [
         ("run id", document.run_id),
@@ -212,6 +212,7 @@ def _run(content: ReportContent) -> Markup:
         ("banks", ", ".join(f"{bank} ({n:,} accounts)" for bank, n in parameters.banks.items())),
         ("forest", f"{sizes.trees} trees, {sizes.sums:,} sums, {sizes.red_leaves:,} red leaves"),
         ("model", parameters.mode),
+        ("from votes to scores", "not scored" if scoring is None else f"{scoring.combiner}"),
         ("plaintext modulus", f"{sizes.plain_modulus:,}"),
         ("blocks", ", ".join(f"{table_}: {n}" for table_, n in sizes.blocks.items())),
         ("commitment to the trees", tag("code", document.structure_commitment)),

@@ -33,4 +33,5 @@ def unusual(features: FeatureTable, rows: NDArray[np.int64]) -> list[str]:
 
 
 def _text(name: str, value: float, tail: float) -> str:
-    return f"{name} {value:.4g} ({100 * tail:.2g} %)"
+    said = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{name} {said} ({100 * tail:.2g} %)"

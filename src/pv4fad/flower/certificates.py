@@ -148,10 +148,16 @@ def _name(common_name: str) -> x509.Name:
 
 
 def _alternative_name(host: str) -> x509.SubjectAlternativeName:
+    # The SuperLink's own apps reach it through the loopback.
+    addresses: list[ipaddress.IPv4Address | ipaddress.IPv6Address]
+    addresses = [ipaddress.ip_address("127.0.0.1")]
+    names: list[x509.GeneralName] = []
     try:
-        return x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+        addresses.append(ipaddress.ip_address(host))
     except ValueError:
-        return x509.SubjectAlternativeName([x509.DNSName(host)])
+        names.append(x509.DNSName(host))
+    names += [x509.IPAddress(one) for one in dict.fromkeys(addresses)]
+    return x509.SubjectAlternativeName(names)
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -41,7 +41,9 @@ class PartySettings(ValidatedModel):
     role: Role
     name: str
     superlink: str = "127.0.0.1:8000"
-    """Where the aggregator's SuperLink is, host:port; the aggregator listens there."""
+    """Where the aggregator's SuperLink is, host:port."""
+    listen: str = ""
+    """The aggregator: where it listens, if not there; such as 0.0.0.0:8000."""
     root_certificate: str = "keys/ca.crt"
     """What the SuperLink's certificate was signed with."""
     runtime_port: int = Field(default=9094, ge=1, le=65535)
@@ -70,11 +72,13 @@ class PartySettings(ValidatedModel):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of the SuperLink."""
-        host, _, port = self.superlink.rpartition(":")
-        if not host or not port.isdigit():
-            raise ParameterError(f"superlink {self.superlink!r}: write host:port")
-        return host.strip("[]"), int(port)
+        """Host and port of the SuperLink, as others reach it."""
+        return _host_and_port(self.superlink)
+
+    @property
+    def listens_at(self) -> tuple[str, int]:
+        """Host and port at which the aggregator listens."""
+        return _host_and_port(self.listen or self.superlink)
 
 
 class PartyFolder:
@@ -150,6 +154,13 @@ class PartyFolder:
     def party_name(self) -> str:
         """Whose store this is; needs no passphrase."""
         return party_of(self.path)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ParameterError(f"address {address!r}: write host:port")
+    return host.strip("[]"), int(port)
 
 
 def create_identity(store: Store) -> Identity:

@@ -7,6 +7,7 @@ folder inside the party's folder, and without the passphrase in their environmen
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -50,7 +51,7 @@ def flower_environment(folder: PartyFolder) -> dict[str, str]:
 @contextmanager
 def superlink(folder: PartyFolder, settings: PartySettings, station: Path) -> Iterator[Popen]:
     """The aggregator's SuperLink, with TLS and authenticated nodes."""
-    host, port = settings.address
+    host, port = settings.listens_at
     for name in ("keys/superlink.crt", "keys/superlink.key", settings.root_certificate):
         if not folder.file(name).is_file():
             raise DataError(f"{folder.file(name)}: is missing (docs/deployment.md, certificates)")
@@ -193,8 +194,6 @@ class Control:
 
 def wait_until_listening(host: str, port: int, process: Popen, patience_s: float = 60.0) -> None:
     """Until somebody listens there; `StoreError` if the program ends first."""
-    import socket  # noqa: PLC0415
-
     until = time.monotonic() + patience_s
     while time.monotonic() < until:
         if process.poll() is not None:

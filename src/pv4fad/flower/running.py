@@ -66,7 +66,7 @@ def _run_superlink(
     ready: Callable[[], None],
 ) -> None:
     with superlink(folder, settings, door) as process:
-        wait_until_listening(*settings.address, process)
+        wait_until_listening(*settings.listens_at, process)
         Control(folder, settings).register(folder.complete_cards())
         ready()
         while not ended.wait(_LOOK_EVERY_S):

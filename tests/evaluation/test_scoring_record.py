@@ -50,3 +50,14 @@ def test_predictions_of_another_run_are_not_evaluated(run, data, document, pv4fa
     assert f"made by the run another, and this is the run {document.run_id}" in error
     write_record(default_predictions(run), a_record(document.run_id))
     assert pv4fad("evaluate", run, data)[0] == 0
+
+
+def test_what_a_combiner_asked_for_beyond_the_claim_is_said_with_the_measures(
+    run, data, document, pv4fad
+):
+    asked = a_record(document.run_id).model_copy(update={"outside_the_claim": "Asked for more."})
+    write_record(default_predictions(run), asked)
+    for words in ((), ("--json",)):
+        text = pv4fad("evaluate", run, data, *words)[1]
+        assert "Scoring is outside this claim" in text
+        assert "Asked for more." in text

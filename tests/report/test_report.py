@@ -1,6 +1,7 @@
 """The report shows what there is, names what is missing, and cannot be injected into."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ from tests.report.test_markup import Seen
 from tests.test_docs import kinds_in_code
 
 from pv4fad.data.features import FeatureTable
+from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
 from pv4fad.report.leakage import LEARNS
 from pv4fad.report.page import page
 from pv4fad.report.unusual import unusual
@@ -51,6 +53,16 @@ def test_the_whole_claim_is_there_and_what_is_outside_it(seen, document):
         "what can go wrong by chance",
     ):
         assert " ".join(part.split()) in words
+
+
+def test_queries_of_the_stacked_combiner_are_said_to_be_outside_the_claim(whole):
+    stacked = whole.scoring.model_copy(
+        update={"combiner": "stacked", "outside_the_claim": OUTSIDE_THE_CLAIM}
+    )
+    words = Seen(page(replace(whole, scoring=stacked))).words
+    assert OUTSIDE_THE_CLAIM in words
+    assert "from votes to scoresstacked" in words
+    assert OUTSIDE_THE_CLAIM not in Seen(page(whole)).words
 
 
 def test_every_bank_shows_what_it_has_spent(seen, document):

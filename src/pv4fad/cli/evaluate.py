@@ -77,7 +77,9 @@ def command(
         require_new_file(plot)
     splits = scoring_splits(folder, scenario)
     predictions = predictions or default_predictions(run)
-    require_run(predictions, document.run_id)
+    record = require_run(predictions, document.run_id)
+    if record is not None:
+        document = document.with_outside_the_claim(record.outside_the_claim)
     scored = ScoredTransactions.read(splits[1], predictions)
     result = evaluate(scored, splits[1], joined_scores(*splits) if joined else None)
     if plot is not None:
@@ -88,6 +90,7 @@ def command(
         return
     out.print(evaluation_table(document, result))
     out.print(HOW_SURE, soft_wrap=True)
+    out.print(escape(document.privacy.outside_the_claim), soft_wrap=True)
     if result.of(ALONE) is None:
         out.print(NOT_COMPARED, soft_wrap=True)
     if plot is not None:

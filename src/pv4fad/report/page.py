@@ -141,7 +141,7 @@ def _privacy(content: ReportContent) -> Markup:
     return join(
         [
             _whose("public: every party of the run has it; a ledger is its bank's own"),
-            claim(document),
+            claim(document, content.scoring),
             tag("h3", "The claim, item by item"),
             claim_facts(document),
             tag("h3", "What each bank has spent"),

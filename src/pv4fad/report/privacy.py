@@ -10,6 +10,7 @@ from pv4fad.report.leakage import ASSUMPTIONS
 from pv4fad.report.markup import Content, Markup, join, tag
 from pv4fad.report.tables import facts, table
 from pv4fad.runs.document import Bounds, Privacy, RunDocument
+from pv4fad.runs.scoring_record import ScoringRecord
 
 _NOISE = {
     "distributed": "the banks add it together",
@@ -18,14 +19,15 @@ _NOISE = {
 }
 
 
-def claim(document: RunDocument) -> Markup:
-    """The claim in full, and what it does not cover."""
+def claim(document: RunDocument, scoring: ScoringRecord | None) -> Markup:
+    """The claim in full, and what it does not cover: scoring, and what a combiner asked for."""
     privacy = document.privacy
+    outside = document.with_outside_the_claim(scoring.outside_the_claim if scoring else "").privacy
     loud = "notice alarm" if privacy.epsilon == "none" else "notice"
     return join(
         [
             tag("p", tag("b", f"ε = {privacy.epsilon}. "), privacy.claim, class_=loud),
-            tag("p", tag("b", "Outside the claim. "), privacy.outside_the_claim, class_="notice"),
+            tag("p", tag("b", "Outside the claim. "), outside.outside_the_claim, class_="notice"),
         ]
     )
 

@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help env demo demo-federated test test-all check format bench clean
+.PHONY: help env demo demo-federated test test-all check format docs bench clean
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -42,6 +42,9 @@ check: $(READY)  ## format, lint, types, import direction
 format: $(READY)  ## format the code and fix what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: $(READY)  ## write the pages that are made from the code
+	@$(BIN)/python -m pv4fad.cli.reference > docs/configuration.md
 
 bench: $(READY)  ## measure the speed on this machine
 	@$(BIN)/pv4fad bench match

@@ -16,7 +16,8 @@ class ValidatedModel(BaseModel):
     raise ParameterError themselves.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Docstrings below fields are their descriptions (docs/configuration.md is made of them).
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def __init__(self, **fields: Any) -> None:
         try:

@@ -1,0 +1,113 @@
+"""docs/configuration.md, made of the models themselves: `make docs` writes it, a test compares.
+
+python -m pv4fad.cli.reference > docs/configuration.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from pv4fad.flower.party_folder import PartySettings
+from pv4fad.forest.config import ForestConfig
+from pv4fad.forest.pairs import CountConfig
+from pv4fad.forest.records import SlotPredicate
+from pv4fad.forest.shapes import ConditionConfig, CutLine, RandomShape, TemplateShape, TreeTemplate
+from pv4fad.forest.validated import ValidatedModel
+from pv4fad.runs.settings import TrainingOptions
+
+_FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
+    (
+        "Training",
+        "Options of `pv4fad train`, and keys of its `--config` file (TOML, dashes instead of"
+        " underscores); the command line wins.",
+        TrainingOptions,
+    ),
+    (
+        "Private slots of a bank",
+        "`slots.toml`, one table `[slots.NAME]` for each slot ([forest](forest.md)).",
+        SlotPredicate,
+    ),
+    ("A deployed party", "`party.toml` ([deployment](deployment.md)).", PartySettings),
+)
+_LIBRARY = (
+    ForestConfig,
+    RandomShape,
+    TemplateShape,
+    TreeTemplate,
+    CutLine,
+    ConditionConfig,
+    CountConfig,
+)
+
+
+def configuration_reference() -> str:
+    """The whole page."""
+    parts = ["# Configuration", "Made by `make docs` from the models that check it."]
+    for title, what, model in _FILES:
+        parts += [f"## {title}", what, *_section(model)]
+    parts += ["## In Python", "What the options above build, for who builds it directly."]
+    for model in _LIBRARY:
+        parts += [f"### `{model.__module__}.{model.__name__}`", *_section(model)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(model: type[ValidatedModel]) -> Iterator[str]:
+    rows = [
+        "| name | type | default | meaning |",
+        "|---|---|---|---|",
+        *(
+            f"| `{name}` | {_type(field)} | {_default(field)} | {_meaning(field)} |"
+            for name, field in model.model_fields.items()
+        ),
+    ]
+    yield from [_flat(model.__doc__ or ""), "\n".join(rows)]
+
+
+def _type(field: FieldInfo) -> str:
+    bounds = [
+        f"{sign} {getattr(one, name)}"
+        for one in field.metadata
+        for name, sign in (("ge", "≥"), ("le", "≤"), ("min_length", "length ≥"),
+                           ("max_length", "length ≤"))
+        if getattr(one, name, None) is not None
+    ]  # fmt: skip
+    return ", ".join([f"`{_name(field.annotation)}`", *bounds]).replace("|", r"\|")
+
+
+def _name(annotation: Any) -> str:
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _name(parts[0])
+    if origin is Literal:
+        return " or ".join(map(repr, parts))
+    if origin in {Union, UnionType}:
+        return " | ".join(map(_name, parts))
+    if origin is tuple:
+        return f"tuple[{', '.join('...' if one is ... else _name(one) for one in parts)}]"
+    return "None" if annotation is NoneType else str(annotation.__name__)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.default
+    if isinstance(value, tuple) and value and isinstance(value[0], ValidatedModel):
+        return "both sides, flag `00`"
+    return "none" if value is None else f"`{value}`" if value != "" else "empty"
+
+
+def _meaning(field: FieldInfo) -> str:
+    return _flat(field.description or "").replace("|", r"\|")
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    sys.stdout.write(configuration_reference())

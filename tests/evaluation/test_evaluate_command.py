@@ -76,6 +76,10 @@ def test_everything_joined_is_shown_on_demand(run, data, pv4fad):
     assert "everything" in text
 
 
+def test_a_plot_of_another_kind_is_refused(run, data, tmp_path, pv4fad):
+    assert "ends in .svg" in refusal(pv4fad, run, data, "--plot", tmp_path / "curves.png")
+
+
 def refusal(pv4fad, *arguments) -> str:
     code, _, error = pv4fad("evaluate", *arguments)
     assert code == 2

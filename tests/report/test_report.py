@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from tests.evaluation.scored_run import predictions, write_run
+from tests.evaluation.scored_run import predictions, write_data, write_run
 from tests.report.conftest import HOSTILE, LONG, PASSPHRASE
 from tests.report.test_markup import Seen
 from tests.test_docs import kinds_in_code
@@ -153,6 +153,18 @@ def test_without_data_there_are_alerts_but_no_curves(document, tables, tmp_path,
     assert "There are no labels to compare with." in seen.words
 
 
+def test_without_labels_there_are_payments_but_no_curves(document, tables, tmp_path, pv4fad):
+    data = write_data(tmp_path / "unlabelled", tables)
+    split = data / "scenario01" / "test" / "swift" / "swift_transaction_test_dataset.csv"
+    pl.read_csv(split, infer_schema=False).drop("Label").write_csv(split)
+    run = write_run(tmp_path / "run", document, predictions(tables.test.transactions))
+    file = tmp_path / "report.html"
+    code, text, _ = pv4fad("report", run, data, "--joined", "--out", file)
+    assert code == 0
+    assert "How good the alerts are: the test split has no labels" in text
+    assert figures(Seen(file.read_text())) == {"votes", "training", "training-bytes"}
+
+
 def test_an_unfinished_run_is_reported_as_unfinished(document, tmp_path, pv4fad):
     started = document.model_copy(
         update={"state": "unfinished", "finished": None, "phases": (), "traffic": ()}
@@ -183,6 +195,7 @@ def test_the_command_writes_the_whole_report(run, hostile_data, whole, tmp_path,
     assert code == 0
     assert "Not in it" not in text
     assert file.read_text() == page(whole)
+    assert file.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("wrong", ["no run", "no file", "there already"])

@@ -24,7 +24,7 @@ from pv4fad.data.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
 from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.report.content import gather
-from pv4fad.report.page import page
+from pv4fad.report.page import write_page
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.partition import scoring_splits
 
@@ -140,7 +140,7 @@ def _conclude(folder: Path) -> None:
         federation_passphrase(folder / "key"),
         joined=True,
     )
-    report.write_text(page(content), encoding="utf-8")
+    write_page(report, content)
     out.print(summary(content))
     out.print(f"All of this as a page, with the highest alerts: {report}", markup=False)
     words = ["report", run, data, "--joined", "--out", "FILE", "--key-file", folder / "key"]

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
+from pv4fad.errors import ParameterError
 from pv4fad.evaluation.evaluate import ALONE, Detector, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_predictions
@@ -74,7 +75,7 @@ def command(
     """
     document = RunFolder(run).require_finished()
     if plot is not None:
-        require_new_file(plot)
+        _require_svg(plot)
     splits = scoring_splits(folder, scenario)
     predictions = predictions or default_predictions(run)
     record = require_run(predictions, document.run_id)
@@ -95,6 +96,12 @@ def command(
         out.print(NOT_COMPARED, soft_wrap=True)
     if plot is not None:
         out.print(escape(f"The curves are in {plot}."), soft_wrap=True)
+
+
+def _require_svg(plot: Path) -> None:
+    if plot.suffix != ".svg":
+        raise ParameterError(f"{plot}: curves are drawn as SVG; name a file that ends in .svg")
+    require_new_file(plot)
 
 
 def evaluation_table(document: RunDocument, result: Evaluation) -> Table:

@@ -16,7 +16,7 @@ from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.parties.sealing import ENVIRONMENT, Passphrase
 from pv4fad.report.content import gather
-from pv4fad.report.page import page
+from pv4fad.report.page import write_page
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.partition import scoring_splits
 from pv4fad.runs.predictions import require_new_file
@@ -56,7 +56,7 @@ def command(
         _passphrase(key_file),
         joined=joined,
     )
-    report.write_text(page(content), encoding="utf-8")
+    write_page(report, content)
     out.print(escape(f"The report is in {report}."), soft_wrap=True)
     for gap in content.gaps:
         out.print(escape(f"Not in it: {gap.what}: {gap.why}"), soft_wrap=True)

@@ -19,7 +19,7 @@ from pv4fad.bench.score import bench_online, bench_score
 from pv4fad.bench.train import bench_train
 from pv4fad.bench.workload import Workload
 from pv4fad.cli.console import err, fail, out, progress_bar
-from pv4fad.cli.phases import size_text
+from pv4fad.report.words import size_text
 
 app = typer.Typer(help="Measure the speed on this machine.", no_args_is_help=True)
 

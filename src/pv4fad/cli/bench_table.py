@@ -29,8 +29,8 @@ from pv4fad.bench.table import (
 )
 from pv4fad.cli.bench import Bar, JsonFile, ModelMode, Workers, whole_numbers
 from pv4fad.cli.console import err, fail, out, progress_bar
-from pv4fad.cli.phases import size_text
 from pv4fad.report.style import drawing_style
+from pv4fad.report.words import size_text
 
 ALL_ROWS = ",".join(str(row.number) for row in PAPER)
 WRONG = "the result is wrong; please report this with the figures above"

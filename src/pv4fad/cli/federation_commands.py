@@ -14,13 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out, print_json
-from pv4fad.cli.phases import size_text
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.flower.exchange import Job
 from pv4fad.flower.guarded import APP_FOLDER
 from pv4fad.flower.party_folder import PartyFolder
 from pv4fad.flower.processes import Control
 from pv4fad.flower.status import Status, read_status
+from pv4fad.report.words import size_text
 
 app = typer.Typer(help="A deployed federation, at its aggregator.", no_args_is_help=True)
 

@@ -10,6 +10,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from pv4fad.cli.console import err
+from pv4fad.report.words import size_text
 from pv4fad.runs.meter import PHASES, PREPARE, PhaseCost, Progress, Report
 
 
@@ -66,14 +67,6 @@ def cost_text(progress: Progress) -> str:
         return f"{cost.seconds:.1f} s"
     messages = f"{progress.done} of {progress.total} messages"
     return f"{messages}, {size_text(cost.bytes)}, {cost.seconds:.1f} s"
-
-
-def size_text(n_bytes: int) -> str:
-    """Bytes as people read them."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if n_bytes >= size:
-            return f"{n_bytes / size:.1f} {unit}"
-    return f"{n_bytes} B"
 
 
 def cost_table(phases: Sequence[PhaseCost]) -> Table:

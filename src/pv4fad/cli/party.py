@@ -173,9 +173,10 @@ def _passphrase(folder: PartyFolder, key_file: Path | None) -> Passphrase:
 
 
 def _print_cards(cards: dict[str, PartyCard]) -> None:
-    table = Table("party", "role", "declared accounts", "fingerprint of the card")
+    table = Table("party", "accounts")
+    table.add_column("fingerprint of the card", no_wrap=True, min_width=39)
     for one in cards.values():
         accounts = f"{one.accounts:,}" if one.accounts else ""
-        table.add_row(escape(one.name), one.role, accounts, one.fingerprint)
+        table.add_row(escape(one.name), accounts, one.fingerprint)
     out.print(table)
     out.print(f"federation {federation_id(cards.values())}: the same for everybody")

@@ -49,7 +49,7 @@ def test_what_cannot_be_meant_is_refused_by_name(tmp_path, text, message):
 
 def test_public_sizes_follow_from_the_settings_alone():
     sizes = TrainingSettings(epsilon="1").forest_config().sizes
-    assert (sizes.n_trees, sizes.groups_per_tree, sizes.n_sums) == (12, 1, 24)
+    assert (sizes.n_trees, sizes.groups_per_tree, sizes.n_sums) == (24, 1, 48)
     sizes = TrainingSettings(epsilon="1", structure="random", trees=5, height=4)
     assert sizes.forest_config().sizes.n_sums == 5 * 2**3
 

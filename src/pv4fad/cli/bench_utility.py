@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE
 from rich.progress import Progress as Bars
-from rich.table import Table
 
 from pv4fad.bench.utility import (
     ALONE,
@@ -28,7 +26,6 @@ from pv4fad.data.generate.settings import MIN_TRANSACTIONS
 from pv4fad.evaluation.measures import ALERT_BUDGETS, Interval, interval_over_seeds
 
 _SECONDS_PER_SEED, _SECONDS_PER_MILLION = 30, 170  # of one core
-_WIDTH = 100
 
 
 def command(
@@ -82,7 +79,7 @@ def _study(file: StudyFile, setting: Setting, seed: int, bars: Bars) -> None:
         bars.update(task, advance=1, description=f"{title}: {step}")
 
     file.add(setting.difficulty, seed, study_seed(setting, seed, tell))
-    bars.update(task, description=title)
+    bars.update(task, completed=n_steps(), description=title)
 
 
 def _print(difficulty: Difficulty, transactions: int, results: Mapping[int, SeedResults]) -> None:
@@ -93,43 +90,38 @@ def _print(difficulty: Difficulty, transactions: int, results: Mapping[int, Seed
         soft_wrap=True,
     )
     tables = list(results.values())
-    out.print(_precision_table(tables), width=_WIDTH)
-    out.print(_budget_table(tables), width=_WIDTH)
+    for line in (*_precision_table(tables), "", *_budget_table(tables), ""):
+        out.print(line, markup=False, soft_wrap=True)
 
 
-def _precision_table(seeds: Sequence[SeedResults]) -> Table:
-    table = Table(box=SIMPLE, pad_edge=False)
-    table.add_column("score", no_wrap=True)
-    for heading in ("average precision", "less alone", "to joined", "gap closed"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _precision_table(seeds: Sequence[SeedResults]) -> Iterator[str]:
+    yield "| score | average precision | less alone | to joined | gap closed |"
+    yield "|---|---|---|---|---|"
     alone, joined = (_precisions(seeds, row) for row in (ALONE, JOINED))
     gap = _mean(joined) - _mean(alone)
     for row in seeds[0]:
         own = _precisions(seeds, row)
         over = [one - other for one, other in zip(own, alone, strict=True)]
-        table.add_row(
+        cells = (
             row,
             _interval(interval_over_seeds(own)),
             _interval(interval_over_seeds(over), signed=True),
             f"{_mean(own) / _mean(joined):.2f}",
             f"{_mean(over) / gap:.2f}" if gap > 0 else "no gap",
         )
-    return table
+        yield f"| {' | '.join(cells)} |"
 
 
-def _budget_table(seeds: Sequence[SeedResults]) -> Table:
-    table = Table(box=SIMPLE, pad_edge=False)
-    table.add_column("score", no_wrap=True)
-    for share in ALERT_BUDGETS:
-        table.add_column(f"{share:.2%}: precision", justify="right", no_wrap=True)
-        table.add_column("recall", justify="right", no_wrap=True)
+def _budget_table(seeds: Sequence[SeedResults]) -> Iterator[str]:
+    heads = (f"{share:.2%}: precision | recall" for share in ALERT_BUDGETS)
+    yield f"| alerts | {' | '.join(heads)} |"
+    yield "|---" * (1 + 2 * len(ALERT_BUDGETS)) + "|"
     for row in seeds[0]:
-        cells = []
+        cells = [row]
         for number in range(len(ALERT_BUDGETS)):
             cells.append(f"{_mean([seed[row].precision[number] for seed in seeds]):.3f}")
             cells.append(f"{_mean([seed[row].recall[number] for seed in seeds]):.3f}")
-        table.add_row(row, *cells)
-    return table
+        yield f"| {' | '.join(cells)} |"
 
 
 def _precisions(seeds: Sequence[SeedResults], row: str) -> list[float]:

@@ -49,7 +49,7 @@ def command(
     structure: Annotated[
         str | None, typer.Option(help="template (default) or random trees.")
     ] = None,
-    trees: Annotated[int | None, typer.Option(help="Number of trees. Default 12.")] = None,
+    trees: Annotated[int | None, typer.Option(help="Number of trees. Default 24.")] = None,
     height: Annotated[
         int | None, typer.Option(help="Tests on a path. Default: template 1, random 4.")
     ] = None,

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from pv4fad.data.schema import FLAG_CODES, NO_FLAG
 from pv4fad.detection.recipe import LOCAL_SCORE, Combiner
 from pv4fad.errors import ParameterError
 from pv4fad.forest.config import ForestConfig
@@ -26,10 +27,16 @@ from pv4fad.protocol.parameters import Mode, NoiseMode
 
 SIDES: tuple[Literal["ordering", "beneficiary"], ...] = ("ordering", "beneficiary")
 MILD_FLAGS = ("03", "04", "05")  # recently opened, name mismatch, under monitoring
+WARNING_FLAGS = tuple(code for code in FLAG_CODES if code != NO_FLAG)
 _HEIGHTS = {"template": 1, "random": 4}
 _HIGHEST_TEMPLATE = 3  # a bank node and at most two cuts
 
-_NORMAL_AND_MILD = tuple(ConditionConfig(side=side, sets=(("00",), MILD_FLAGS)) for side in SIDES)
+# Every other tree tells mild from severe flags, and the others flagged accounts from absent ones.
+_RECIPE = tuple(
+    ConditionConfig(side=side, sets=((NO_FLAG,), codes))
+    for codes in (MILD_FLAGS, WARNING_FLAGS)
+    for side in SIDES
+)
 
 
 class TrainingSettings(ValidatedModel):
@@ -40,7 +47,7 @@ class TrainingSettings(ValidatedModel):
     bound: int = Field(default=1, ge=1)
     """Most weight that one account contributes to all sums together."""
     structure: Literal["template", "random"] = "template"
-    trees: int = Field(default=12, ge=1, le=1024)
+    trees: int = Field(default=24, ge=1, le=1024)
     height: int | None = Field(default=None, ge=1)
     """Tests on a path; by default 1 for template trees, the bank node alone, and 4 for random."""
     noise: Literal["distributed", "per-bank"] = "distributed"
@@ -117,7 +124,7 @@ class TrainingSettings(ValidatedModel):
         """The forest; what others see of it follows from here and not from any data."""
         # All conditions have as many sets, and a private slot has one.
         two_sets = self.structure == "template" and not self.slots
-        flags = _NORMAL_AND_MILD if two_sets else BOTH_SIDES_NORMAL
+        flags = _RECIPE if two_sets else BOTH_SIDES_NORMAL
         conditions = flags + tuple(
             ConditionConfig(side=side, family=slot, sets=(("yes",),))
             for slot in self.slots

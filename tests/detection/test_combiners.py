@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+
+from pv4fad.detection.calibrated import LadderSide, SideVotes, side_log_odds
+from pv4fad.detection.ladder import LabelNoise
+from pv4fad.detection.noisy_or import combine
+from pv4fad.detection.recipe import COMBINERS, checked_combiner
+from pv4fad.detection.stacked import LocalScale, Stacking, kinds, sample_rows
+from pv4fad.errors import DataError, ParameterError
+
+LADDER = LadderSide(tuple(np.geomspace(0.3, 0.001, 6)), accounts=3000.0, payments=20.0)
+NOISE = LabelNoise(1.0, 1.5)
+
+
+def side_votes(n_odd, total, history, n_normal=20_000):
+    """Normal accounts with total 0, and odd ones with another; each has one payment to score."""
+    n = n_normal + n_odd
+    known = np.zeros((n, 2, 2), np.int64)
+    known[:n_normal, 0, 0] = 20
+    known[n_normal:, 1] = history
+    totals = np.repeat([0, total], [n_normal, n_odd])
+    return SideVotes(totals, np.arange(n), np.repeat([False, True], [n_normal, n_odd]), known)
+
+
+def test_a_total_of_normal_accounts_raises_no_suspicion():
+    log_odds = side_log_odds(side_votes(20, 6, (0, 2)), LADDER, NOISE, 0.001)
+    assert np.all(log_odds[:20_000] < np.log(0.002))
+
+
+def test_suspicion_rises_with_the_total_without_any_history():
+    found = [
+        side_log_odds(side_votes(200, total, (0, 0)), LADDER, NOISE, 0.001)[-1]
+        for total in range(1, 7)
+    ]
+    assert found == sorted(found)
+    assert found[0] < -3
+    assert found[-1] > 0
+
+
+def test_history_can_clear_a_total():
+    guilty = side_log_odds(side_votes(20, 6, (0, 3)), LADDER, NOISE, 0.001)[-1]
+    cleared = side_log_odds(side_votes(20, 6, (30, 0)), LADDER, NOISE, 0.001)[-1]
+    assert guilty > 2.5
+    assert cleared < -1.5
+
+
+def test_a_payment_is_as_suspicious_as_its_worst_reason_at_least():
+    local, ordering, beneficiary = np.array([-8.0, 3.0]), np.array([2.0, -9.0]), np.full(2, -7.0)
+    found = combine(local, ordering, beneficiary)
+    worst = 1 / (1 + np.exp(-np.maximum(local, ordering)))
+    assert np.all(found >= worst)
+    assert np.all(found < worst + 0.002)
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    """Anomalies of two causes: a high local score, or total 5 on the beneficiary's side."""
+    rng, n = np.random.default_rng(4), 60_000
+    local = rng.normal(-8, 1.5, n)
+    totals = np.zeros((n, 2), np.int64)
+    totals[rng.random(n) < 0.002, 1] = 5
+    totals[rng.random(n) < 0.01, 0] = 3  # tells nothing
+    first = rng.random(n) < 0.3
+    chance = 1 - (1 - 1 / (1 + np.exp(-local))) * (1 - 0.8 * (first & (totals[:, 1] == 5)))
+    return local, totals, first, (rng.random(n) < chance).astype(np.int8)
+
+
+def test_the_regression_finds_what_a_total_tells(labelled):
+    local, totals, first, labels = labelled
+    rows = sample_rows(labels, 1)
+    assert labels[rows].sum() == labels.sum()
+    fitted = Stacking.fit(
+        local[rows], kinds(totals, first)[rows], labels[rows], n_trees=6, all_labels=labels
+    )
+    ordering, beneficiary = (1 / (1 + np.exp(-one)) for one in fitted.sides)
+    # 36 payments of that kind: the share of anomalies among them is 0.8, give or take 0.07.
+    assert 0.5 < beneficiary[2 * 5 + 1] < 0.97
+    assert max(beneficiary[2 * 5], ordering[2 * 3], ordering[2 * 3 + 1]) < 0.1
+    assert 0.5 < fitted.local.slope < 1.5
+    again = Stacking.from_document(fitted.to_document())
+    assert np.array_equal(
+        again.probability(local, kinds(totals, first)),
+        fitted.probability(local, kinds(totals, first)),
+    )
+
+
+def test_a_damaged_regression_is_refused():
+    with pytest.raises(DataError, match="damaged"):
+        Stacking.from_document({"offset": 1.0})
+
+
+def test_the_scale_of_the_local_score_is_found(labelled):
+    local, _, _, labels = labelled
+    scale = LocalScale.fit(2 * local + 3, labels, labels)
+    assert abs(scale.slope - 0.5) < 0.15
+
+
+def test_an_unknown_combiner_is_refused_by_name():
+    assert [checked_combiner(one) for one in COMBINERS] == list(COMBINERS)
+    with pytest.raises(ParameterError, match="calibrated, stacked, votes"):
+        checked_combiner("mean")

@@ -12,6 +12,7 @@ from tests.flower.in_threads import make_card
 from pv4fad.errors import DataError, ProtocolError
 from pv4fad.flower import envelope
 from pv4fad.flower.card import federation_id, read_card, require_complete
+from pv4fad.flower.certificates import new_node_key
 from pv4fad.flower.envelope import Assembly, Correspondence
 from pv4fad.flower.party_folder import read_identity
 from pv4fad.parties.store import MemoryStore
@@ -118,7 +119,8 @@ def test_the_fingerprint_covers_every_entry_of_a_card():
 
 
 def test_a_card_with_the_keys_of_another_is_refused(tmp_path):
-    forged = card("bank-a").model_copy(update={"identity": card("bank-b").identity})
+    node_key = new_node_key(tmp_path / "node")
+    forged = card("bank-a", node_key=node_key, identity=card("bank-b").identity)
     path = tmp_path / "card.json"
     path.write_text(forged.to_json())
     with pytest.raises(DataError, match="the card of bank-a carries the keys of bank-b"):

@@ -7,11 +7,13 @@ import pytest
 
 from pv4fad.errors import OrderError, ParameterError
 from pv4fad.flower.members import AggregatorMember
+from pv4fad.flower.network_member import NetworkMember
 from pv4fad.he.pool import WorkerPool
-from pv4fad.parties.party import AGGREGATOR
+from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.parties.store import MemoryStore
 from pv4fad.protocol.scoring_messages import ScoreReply
 from pv4fad.protocol.wire import Address, encode
+from pv4fad.runs.scoring_rows import Batching
 
 
 @pytest.fixture
@@ -39,4 +41,26 @@ def test_an_answer_to_a_batch_that_is_over_changes_nothing(aggregator):
 
 def test_only_the_payment_network_leads(aggregator):
     with pytest.raises(ParameterError, match="the payment network does"):
-        aggregator.do("train", None, again=False)
+        aggregator.do("train", None, again=False, order="")
+
+
+def test_an_order_is_carried_out_once_whoever_starts_again(tmp_path, monkeypatch):
+    begun = []
+    monkeypatch.setattr(
+        NetworkMember, "_train", lambda self, notes, post: begun.append(post) or notes
+    )
+    network = NetworkMember(
+        MemoryStore(PAYMENT_NETWORK),
+        WorkerPool(0),
+        tmp_path,
+        {},
+        transactions=tmp_path / "none.csv",
+        new_transactions=None,
+        training=None,
+        batching=Batching(),
+    )
+    network.do("train", None, again=False, order="first")
+    network.do("train", None, again=True, order="first")  # a bank came back a moment later
+    assert len(begun) == 1
+    network.do("train", None, again=False, order="second")
+    assert len(begun) == 2

@@ -11,9 +11,11 @@ from tests.flower.in_threads import transactions_of, write_data
 from tests.runs.small_federation import PASSPHRASE
 
 from pv4fad.cli.main import main
-from pv4fad.flower.card import read_card
+from pv4fad.errors import DataError
+from pv4fad.flower.card import PartyCard, read_card
 from pv4fad.flower.party_folder import PartyFolder
 from pv4fad.flower.processes import flower_environment
+from pv4fad.parties.identity import Identity
 from pv4fad.parties.sealing import insecure_fast_scrypt_for_tests
 
 
@@ -173,3 +175,36 @@ def test_flower_runs_without_telemetry_update_check_and_passphrase(parties, pv4f
     assert environment["FLWR_DISABLE_UPDATE_CHECK"] == "1"
     assert environment["FLWR_HOME"].startswith(str(root / "b"))
     assert not [name for name in environment if name.startswith("PV4FAD_PASSPHRASE")]
+
+
+def test_an_initialisation_that_fails_leaves_nothing_behind(pv4fad, tmp_path):
+    folder = tmp_path / "party"
+    new = ("party", "init", folder, "--role", "aggregator", "--superlink")
+    code, said = pv4fad(*new, "nonsense")
+    assert code == 2, said
+    assert not folder.exists()
+    assert pv4fad(*new, "127.0.0.1:8000")[0] == 0
+
+
+def test_a_payment_network_can_decide_on_training_later(parties, pv4fad, tmp_path):
+    train = transactions_of(parties[0] / "data" / "scenario01", "train")
+    new = ("party", "init", tmp_path / "late", "--role", "payment-network", "--data", train)
+    assert pv4fad(*new)[0] == 0
+    assert PartyFolder(tmp_path / "late").settings().training is None
+
+
+@pytest.mark.parametrize("name", ["../../../out", "a/b", ""])
+def test_a_card_whose_name_is_a_path_is_refused(tmp_path, name):
+    identity = Identity.generate(name or "x").public().to_bytes().hex()
+    card = PartyCard(role="bank", name=name, identity=identity, bics=("B",), accounts=1000)
+    (tmp_path / "card.json").write_text(card.to_json())
+    with pytest.raises(DataError, match=r"card\.json"):
+        read_card(tmp_path / "card.json")
+
+
+def test_a_card_without_the_key_of_a_node_is_refused(parties):
+    path = parties[0] / "b" / "card.json"
+    damaged = json.loads(path.read_text()) | {"node_key": "rubbish"}
+    path.write_text(json.dumps(damaged))
+    with pytest.raises(DataError, match="no key of a SuperNode"):
+        read_card(path)

@@ -13,12 +13,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from pydantic import Field, ValidationError
 
 from pv4fad.errors import DataError, ParameterError, ProtocolError
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.parties.identity import PublicIdentity
 from pv4fad.parties.party import AGGREGATOR, BANK, PAYMENT_NETWORK
+from pv4fad.protocol.wire import Address
 
 Role = Literal["payment-network", "aggregator", "bank"]
 ROLES: tuple[Role, ...] = ("payment-network", "aggregator", "bank")
@@ -75,6 +78,12 @@ def read_card(path: Path) -> PartyCard:
 
 
 def _require_consistent(card: PartyCard) -> None:
+    Address(card.name, card.name, "run")  # names become file names: nothing but such names
+    if card.role != AGGREGATOR:
+        try:
+            load_ssh_public_key(card.node_key.encode())
+        except (ValueError, UnsupportedAlgorithm):
+            raise ParameterError("the card has no key of a SuperNode") from None
     if card.public.name != card.name:
         raise ProtocolError("the keys belong to another party")
     own_name = {"payment-network": PAYMENT_NETWORK, "aggregator": AGGREGATOR}.get(card.role)

@@ -46,6 +46,8 @@ class Request:
     first: int
     """The number of the first of the fragments."""
     fragments: tuple[Fragment, ...] = field(repr=False, default=())
+    order: str = ""
+    """The operator's call, the same in all its sessions: what it asked for is done once."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class AggregatorMember:
     def unanswered(self) -> list[bytes]:
         return self._party.unanswered()
 
-    def do(self, job: Job, post: Post, *, again: bool) -> None:
+    def do(self, job: Job, post: Post, *, again: bool, order: str) -> None:
         raise _only_the_network_leads(job, self.name)
 
 
@@ -86,7 +86,7 @@ class BankMember:
     def unanswered(self) -> list[bytes]:
         return self._store.unacknowledged()
 
-    def do(self, job: Job, post: Post, *, again: bool) -> None:
+    def do(self, job: Job, post: Post, *, again: bool, order: str) -> None:
         raise _only_the_network_leads(job, self.name)
 
     def _bank(self, schema: AtomSchema) -> Bank:

@@ -54,6 +54,8 @@ class Notes(ValidatedModel):
     """Of the latest training."""
     predictions: int = 0
     """How many files of predictions were begun."""
+    done: str = ""
+    """The latest order that was carried out."""
     abandoned: tuple[str, ...] = ()
     """Trainings that were given up: what still comes of them is not answered."""
 
@@ -132,10 +134,12 @@ class NetworkMember:
     def unanswered(self) -> list[bytes]:
         return self._network.unanswered()
 
-    def do(self, job: Job, post: Post, *, again: bool) -> None:
+    def do(self, job: Job, post: Post, *, again: bool, order: str) -> None:
         if job == "check":
             return  # everybody has been reached
         notes = self._notes()
+        if again and order == notes.done:
+            return  # somebody was started again after this was done, and before all knew
         if job == "resume":
             if not notes.doing:
                 raise StoreError("nothing was interrupted: pv4fad federation start begins")
@@ -146,7 +150,7 @@ class NetworkMember:
                 " pv4fad federation resume"
             )
         notes = self._train(notes, post) if job == "train" else self._score(notes, post)
-        self._note(notes.model_copy(update={"doing": ""}))
+        self._note(notes.model_copy(update={"doing": "", "done": order}))
 
     # Training.
 

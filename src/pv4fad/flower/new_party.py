@@ -6,6 +6,7 @@ certificate that proves who the SuperLink is.
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +18,8 @@ from pv4fad.flower.party_folder import (
     CARD_FILE,
     SETTINGS_FILE,
     PartyFolder,
-    PartySettings,
     create_identity,
+    settings_of,
     write_private,
 )
 from pv4fad.parties.disk_store import DiskStore
@@ -62,15 +63,17 @@ def create_party(path: Path, new: NewParty, passphrase: Passphrase) -> PartyCard
         accounts = load_bank(new.data)
         bics = tuple(accounts["Bank"].cast(str).unique().sort())
         n_accounts = padded(accounts.height)
+    text = _settings_text(new)
+    settings = settings_of(tomllib.loads(text))
+    host, _ = settings.address  # nothing is made before all of it is known to be right
     with DiskStore.create(path, new.name, passphrase) as store:
         identity = create_identity(store).public()
         if new.limit is not None:
             with store.transaction() as tx:
                 set_limit(tx, new.limit, datetime.now(UTC))
     folder = PartyFolder(path)
-    write_private(folder.path / SETTINGS_FILE, _settings_text(new))
-    settings = folder.settings()
-    node_key = _make_keys(folder, settings, new)
+    write_private(folder.path / SETTINGS_FILE, text)
+    node_key = _make_keys(folder, host, new)
     card = PartyCard(
         role=new.role,
         name=new.name,
@@ -113,12 +116,11 @@ def _require_sensible(new: NewParty) -> None:
             raise DataError(f"{file}: is not there")
 
 
-def _make_keys(folder: PartyFolder, settings: PartySettings, new: NewParty) -> str:
+def _make_keys(folder: PartyFolder, host: str, new: NewParty) -> str:
     keys = folder.path / _KEYS
     keys.mkdir(mode=0o700)
     if new.role != AGGREGATOR:
         return new_node_key(keys / "node")
-    host, _ = settings.address
     new_request(keys / "superlink.key", keys / "superlink.csr", host)
     if new.own_authority:
         sign_with_new_authority(keys / "superlink.csr", keys / "superlink.crt", keys / "ca.crt")
@@ -140,8 +142,11 @@ def _settings_text(new: NewParty) -> str:
         entries["new-transactions"] = str(new.new_transactions.absolute())
     lines = [f"{name} = {_toml(value)}" for name, value in entries.items()]
     if new.role == "payment-network":
-        lines += ["", "[training]  # every option of docs/training.md but those of one machine"]
-        lines += [f"epsilon = {_toml(new.epsilon)}" if new.epsilon else "# epsilon = 1.0"]
+        training = [
+            "[training]  # every option of docs/training.md but those of one machine",
+            f"epsilon = {_toml(new.epsilon or '1')}",
+        ]
+        lines += ["", *(training if new.epsilon else (f"# {line}" for line in training))]
     return "\n".join(lines) + "\n"
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,11 @@ class PartySettings(ValidatedModel):
         return _host_and_port(self.listen or self.superlink)
 
 
+def settings_of(content: Mapping[str, Any]) -> PartySettings:
+    """The settings that a party.toml holds."""
+    return PartySettings(**{key.replace("-", "_"): value for key, value in content.items()})
+
+
 class PartyFolder:
     """A party on disk."""
 
@@ -101,7 +107,7 @@ class PartyFolder:
         except ValueError as error:
             raise ParameterError(f"{path}: {error}") from None
         try:
-            return PartySettings(**{key.replace("-", "_"): value for key, value in content.items()})
+            return settings_of(content)
         except ParameterError as error:
             raise ParameterError(f"{path}: {error}") from None
 

@@ -86,6 +86,7 @@ class Relay:
         self._linger_s, self._patience_s = linger_s, patience_s
         self._lines: dict[str, _Line] = {}
         self._session = ""
+        self._order = secret_bytes(8).hex()
         self._resume = job == "resume"
 
     def run(self) -> None:
@@ -155,7 +156,13 @@ class Relay:
             fragments.append(fragment)
         job: Job = self._job if party == PAYMENT_NETWORK else ""
         request = Request(
-            self._session, self._resume, job, line.received, line.first, tuple(fragments)
+            self._session,
+            self._resume,
+            job,
+            line.received,
+            line.first,
+            tuple(fragments),
+            self._order,
         )
         line.under_way = True
         self._journal.asked(party)

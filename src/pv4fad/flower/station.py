@@ -57,7 +57,7 @@ class Member(Protocol):
 
     def unanswered(self) -> list[bytes]: ...
 
-    def do(self, job: Job, post: Post, *, again: bool) -> None:
+    def do(self, job: Job, post: Post, *, again: bool, order: str) -> None:
         """Lead a job to its end, `again` if it may have begun; for the payment network only."""
 
 
@@ -149,7 +149,7 @@ class Station:
         if request.resume:
             post.send(self._member.unanswered())
         if request.job:
-            self._member.do(request.job, post, again=request.resume)
+            self._member.do(request.job, post, again=request.resume, order=request.order)
             with self._changed:
                 session.done = True
                 self._changed.notify_all()

@@ -137,9 +137,8 @@ def predict(
     table = prediction_table(
         rows, sides, forest, green_labels, scores=scores, mode=parameters.mode, details=details
     )
-    write_predictions(out, in_order(table, order))
-    run.finish_scoring()
     phases = (prepared, *run.meter.phases)
+    # Before the predictions: they never stand there without it.
     write_record(
         out,
         ScoringRecord(
@@ -150,6 +149,8 @@ def predict(
             traffic=run.meter.traffic,
         ),
     )
+    write_predictions(out, in_order(table, order))
+    run.finish_scoring()
     return Scored(document, len(rows), chosen, run.layers, phases)
 
 

@@ -67,7 +67,16 @@ def run_of(world: World) -> TrainedRun:
 def rows(world: World, case, fingerprint: str = "some transactions") -> ScoringRows:
     data = scoring_input(world, case)
     ids = pl.Series("MessageId", [f"m{n}" for n in range(len(data.codes))])
-    return ScoringRows(ids, fingerprint, data.codes, data.keys, data.key_of)
+    return ScoringRows(
+        ids,
+        fingerprint,
+        data.codes,
+        data.keys,
+        data.key_of,
+        local_scores=None,
+        is_first=np.zeros(len(data.codes), bool),
+        history=np.zeros((len(data.keys), 2, 2, 2), np.int64),
+    )
 
 
 def until_done(world: World, work) -> tuple[object, int]:

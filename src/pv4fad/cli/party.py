@@ -136,7 +136,8 @@ def check(folder: Folder, key_file: KeyFile = None) -> None:
     """Check data, keys, certificates, versions and free disk. Exit code 1: something is wrong."""
     own = PartyFolder(folder)
     findings = check_party(own, _passphrase(own, key_file))
-    table = Table("checked", "", "found")
+    table = Table("checked", "")
+    table.add_column("found", overflow="fold")  # a path is of no use cut off
     for one in findings:
         mark = "[green]good[/]" if one.good else "[bold red]wrong[/]"
         table.add_row(one.what, mark, escape(one.found))

@@ -68,7 +68,7 @@ def test_three_new_parties_are_ready(parties, pv4fad):
     for folder in "asb":
         code, said = pv4fad("party", "check", root / folder)
         assert code == 0, said
-        assert "│ wrong" not in said
+        assert "│ wrong │" not in said
     assert "ε = 1" in pv4fad("party", "check", root / "s")[1]
     assert "ε spent 0 of 3" in pv4fad("party", "check", root / "b")[1]
 
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_found_before_a_run(parties, pv4fad, breaks, says):
     code, said = pv4fad("party", "check", parties[0] / "b")
     assert code == 1
     assert unwrapped(says) in unwrapped(said)
-    assert said.count("│ wrong") == 1
+    assert said.count("│ wrong │") == 1
 
 
 def unwrapped(text):

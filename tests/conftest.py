@@ -1,7 +1,29 @@
 """Settings of the whole suite."""
 
+import sys
+
+import pytest
 from hypothesis import settings
+
+from pv4fad.cli.main import main
 
 # No test is timed: a busy machine must not make one fail.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+@pytest.fixture
+def command_line(monkeypatch, capsys):
+    """Runs `pv4fad` with arguments: exit code, standard output, standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["pv4fad", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run

@@ -1,7 +1,5 @@
 """A scored run, made once."""
 
-import sys
-
 import pytest
 from tests.evaluation.scored_run import (
     finished_document,
@@ -10,8 +8,6 @@ from tests.evaluation.scored_run import (
     write_data,
     write_run,
 )
-
-from pv4fad.cli.main import main
 
 
 @pytest.fixture(scope="session")
@@ -40,17 +36,11 @@ def run(document, made, tmp_path):
 
 
 @pytest.fixture
-def pv4fad(monkeypatch, capsys):
-    """Runs a command: exit code, standard output, standard error."""
+def pv4fad(command_line):
+    """The command line; what it says on standard error without line breaks."""
 
     def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["pv4fad", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, " ".join(captured.err.split())
+        code, out, err = command_line(*arguments)
+        return code, out, " ".join(err.split())
 
     return call

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from tests.flower.in_threads import transactions_of, write_data
 from pv4fad.data.loading import load_transactions
 from pv4fad.flower.new_party import NewParty, create_party
 from pv4fad.flower.party_folder import PartyFolder
+from pv4fad.flower.processes import free_ports
 from pv4fad.flower.status import Status, read_status
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.parties.sealing import Passphrase, insecure_fast_scrypt_for_tests
@@ -30,17 +30,6 @@ from pv4fad.runs.vote_verification import ScoredData
 PASSPHRASE = "correct horse battery"
 TRAINING = 'structure = "random"\ntrees = 4\nheight = 3\nseed = 33\n'  # as in `in_threads`
 PATIENCE_S = 1800  # alone on two cores everything takes a tenth of this
-
-
-def free_ports(n: int) -> list[int]:
-    """Ports that nobody listens at just now, all different."""
-    sockets = [socket.socket() for _ in range(n)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Deployment:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 import stat
-import sys
 
 import pytest
 from tests.flower.in_threads import transactions_of, write_data
 from tests.runs.small_federation import PASSPHRASE
 
-from pv4fad.cli.main import main
 from pv4fad.errors import DataError
 from pv4fad.flower.card import PartyCard, read_card
 from pv4fad.flower.party_folder import PartyFolder
@@ -21,20 +19,14 @@ from pv4fad.parties.sealing import insecure_fast_scrypt_for_tests
 
 
 @pytest.fixture
-def pv4fad(monkeypatch, capsys):
+def pv4fad(monkeypatch, command_line):
+    """The command line: exit code, and all that it says."""
     monkeypatch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
-    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr("pv4fad.parties.disk_store.ScryptCost", insecure_fast_scrypt_for_tests)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["pv4fad", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out + captured.err
+        code, out, err = command_line(*arguments)
+        return code, out + err
 
     return run
 

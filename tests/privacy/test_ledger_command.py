@@ -1,13 +1,12 @@
 """`pv4fad ledger`, end to end: show, set the limit, and the mistakes one can make."""
 
 import json
-import sys
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
-from pv4fad.cli.main import main
 from pv4fad.parties.disk_store import DiskStore
 from pv4fad.parties.sealing import Passphrase, create_key_file, insecure_fast_scrypt_for_tests
 from pv4fad.privacy.ledger import Expense, set_limit, spend
@@ -31,18 +30,8 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def ledger(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["pv4fad", "ledger", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def ledger(command_line):
+    return partial(command_line, "ledger")
 
 
 def test_show_prints_every_expense_the_limit_and_what_is_left(folder, ledger):

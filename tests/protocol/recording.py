@@ -98,6 +98,13 @@ def small_world(seed: int) -> tuple[World, np.ndarray]:
 def recorded_run() -> Recording:
     """One run for all tests that look into it."""
     recording = Recording(*small_world(seed=1))
+    record(recording)
+    recording.world.train()
+    return recording
+
+
+def record(recording: Recording) -> None:
+    """From now on all messages in its world."""
 
     def recorded(party: Party) -> Callable[[bytes], list[bytes]]:
         handle = party.handle
@@ -114,8 +121,6 @@ def recorded_run() -> Recording:
     federation = recording.world.federation
     for party in (federation.payment_network, *federation.banks, federation.aggregator):
         party.handle = recorded(party)
-    recording.world.train()
-    return recording
 
 
 def changed(message: Message, **changes: Any) -> bytes:

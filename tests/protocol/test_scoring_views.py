@@ -10,9 +10,18 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tests.protocol.recording import Event, Recording
+from tests.protocol.recording import Event, Recording, record
 from tests.protocol.scoring_worlds import again, expected_votes, rows_of, trained
-from tests.protocol.test_views import envelope, noise_is_the_flood, of_kind, opened, sent_with
+from tests.protocol.test_views import (
+    envelope,
+    no_flood,
+    no_mask,
+    no_residues,
+    noise_is_the_flood,
+    of_kind,
+    opened,
+    sent_with,
+)
 from tests.protocol.uniformity import are_uniform_and_fresh
 from tests.protocol.world import World, match_accounts, scoring_input
 
@@ -23,10 +32,9 @@ from pv4fad.forest.tree import Side
 from pv4fad.forest.votes import reached_groups
 from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
-from pv4fad.parties.party import PAYMENT_NETWORK, Party, RunRecords
+from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
 from pv4fad.parties.scoring_tables import ShareBlocks
 from pv4fad.protocol.scoring_messages import BlindedSetShares, ScoreQuery, ScoreReply
-from pv4fad.protocol.wire import decode
 
 SEALED = {"n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}
 LAYERS = 2
@@ -48,22 +56,7 @@ def few(world: World) -> slice:
 def recorded(world: World, work: Callable[[], object]) -> Recording:
     """All messages while something is done."""
     recording = Recording(world, np.zeros(0))
-
-    def wrapped(party: Party) -> Callable[[bytes], list[bytes]]:
-        handle = party.handle
-
-        def wrapper(data: bytes) -> list[bytes]:
-            before = dict(party.store._records)
-            replies = handle(data)
-            after = dict(party.store._records)
-            recording.events.append(Event(data, type(decode(data)), party, before, after, replies))
-            return replies
-
-        return wrapper
-
-    federation = world.federation
-    for party in (federation.payment_network, *federation.banks, federation.aggregator):
-        party.handle = wrapped(party)
+    record(recording)
     work()
     return recording
 
@@ -259,18 +252,6 @@ def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
 
 
 # Without a mask.
-
-
-def no_residues(modulus, n):
-    return np.zeros(n, np.uint64)
-
-
-def no_mask(*_, n, **__):
-    return np.zeros(n, np.uint64)
-
-
-def no_flood(ring, flood):
-    return np.zeros((flood.n_primes, ring.degree), np.uint64)
 
 
 def without(rows_of_mask: Callable[[int], bool]) -> Callable[..., np.ndarray]:

@@ -1,11 +1,7 @@
 """The command line, called in this process."""
 
-import sys
-
 import pytest
 from tests.runs.small_federation import PASSPHRASE, small_tables
-
-from pv4fad.cli.main import main
 
 
 @pytest.fixture(scope="session")
@@ -14,18 +10,7 @@ def tables():
 
 
 @pytest.fixture
-def pv4fad(monkeypatch, capsys):
-    """Runs a command: exit code, standard output, standard error."""
+def pv4fad(monkeypatch, command_line):
+    """The command line, with the passphrase of all stores."""
     monkeypatch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["pv4fad", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return command_line

@@ -25,7 +25,7 @@ from pv4fad.report.words import size_text
 app = typer.Typer(help="A deployed federation, at its aggregator.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The aggregator's folder.")]
-_JOBS = ("check", "train", "score")
+_JOBS: tuple[Job, ...] = ("check", "train", "score")
 _LOOK_EVERY_S = 0.5
 _RELAY_STARTS_WITHIN_S = 120.0
 
@@ -41,9 +41,10 @@ def start(
     ],
 ) -> None:
     """Check the lines, train or score; waits until it is done."""
-    if job not in _JOBS:
-        raise ParameterError(f"{job}: give one of {', '.join(_JOBS)}")
-    _carry_through(folder, job)  # type: ignore[arg-type]
+    for known in _JOBS:
+        if known == job:
+            return _carry_through(folder, known)
+    raise ParameterError(f"{job}: give one of {', '.join(_JOBS)}")
 
 
 @app.command()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from pv4fad.cli.console import out
 from pv4fad.data.challenge import bank_client_id, transactions_file
 from pv4fad.data.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
 from pv4fad.errors import DataError, StoreError
+from pv4fad.flower.processes import free_ports
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 
 MARK = "made-by-pv4fad-demo-federated.txt"
@@ -67,7 +67,7 @@ def demo_federated(
         ["generate", data, "--transactions", str(transactions), "--banks", str(banks)],
         quiet=True,
     )
-    ports = dict(zip(parties, _free_ports(len(parties)), strict=True))
+    ports = dict(zip(parties, free_ports(len(parties)), strict=True))
     for name in parties:
         words = ["party", "init", folder / name, *_decisions(name, folder, ports)]
         _step(root, f"{name} makes its folder, its keys and its card", words, quiet=True)
@@ -170,16 +170,6 @@ def _wait_until_ready(log: Path, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is not None or time.monotonic() > until:
             raise StoreError(f"the aggregator did not start; see {log}")
         time.sleep(0.5)
-
-
-def _free_ports(n: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(n)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def _make_fresh(folder: Path) -> None:

@@ -204,3 +204,14 @@ def wait_until_listening(host: str, port: int, process: Popen, patience_s: float
         except OSError:
             time.sleep(0.2)
     raise StoreError(f"nobody listens at {host}:{port}")
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports of this machine that nobody listens at just now, all different."""
+    sockets = [socket.socket() for _ in range(n)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports

@@ -21,9 +21,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
-from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from pv4fad.closing import Closing
 from pv4fad.errors import ParameterError, WorkerError
 
 Job = TypeVar("Job")
@@ -40,7 +40,7 @@ class Usage:
     peak_bytes: dict[int, int] = field(default_factory=dict)
 
 
-class WorkerPool:
+class WorkerPool(Closing):
     """`n_workers` processes; 0 runs every job in this process, one after the other."""
 
     def __init__(self, n_workers: int | None = None) -> None:
@@ -115,17 +115,6 @@ class WorkerPool:
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)
             self._executor = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def available_cores() -> int:

@@ -20,12 +20,11 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
 
+from pv4fad.closing import Closing
 from pv4fad.errors import OrderError, StoreError
 
 PERMANENT_PREFIX = "permanent/"
@@ -105,7 +104,7 @@ class Transaction:
         self._store = None
 
 
-class Store(ABC):
+class Store(Closing):
     """Named records of one party."""
 
     party: str
@@ -173,21 +172,6 @@ class Store(ABC):
         finally:
             self._transaction._end()
             self._transaction = None
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of the store."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @abstractmethod
     def _read(self, key: str) -> bytes | None: ...

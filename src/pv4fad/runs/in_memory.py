@@ -11,11 +11,10 @@ process; `pv4fad train` and `pv4fad score` keep runs on disk.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
 import polars as pl
 
+from pv4fad.closing import Closing
 from pv4fad.detection.recipe import Combiner
 from pv4fad.errors import DataError
 from pv4fad.he.pool import WorkerPool
@@ -46,7 +45,7 @@ def train(
     return Model(prepare_run(transactions, accounts, settings), transactions, accounts, workers)
 
 
-class Model:
+class Model(Closing):
     """A trained run whose parties are all in this process; made by `train`."""
 
     def __init__(
@@ -119,17 +118,6 @@ class Model:
     def close(self) -> None:
         """End the worker processes."""
         self._pool.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _run(self) -> TrainedRun:
         return TrainedRun(self._federation, self.parameters, self._directory)

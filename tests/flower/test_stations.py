@@ -202,6 +202,23 @@ def test_a_bank_that_cannot_go_on_stops_the_run_and_keeps_its_reasons(tmp_path, 
     receipt = Receipt(Address(AGGREGATOR, PAYMENT_NETWORK, run_id), of="anything")
     member = federation.stations[PAYMENT_NETWORK]._member
     assert member.handle(encode(receipt)) == []
-    with pytest.raises(StoreError, match="no training was interrupted"):
+    with pytest.raises(StoreError, match="nothing was interrupted"):
         abandon(network)
+    federation.close()
+
+
+def test_a_scoring_that_cannot_go_on_can_be_given_up_and_the_model_stays(tmp_path):
+    federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS[:1]), BANKS[:1])
+    federation.run("train")
+    file = federation.account_file("bank01")
+    records = file.read_text()
+    file.write_text(records.replace(",00\n", ",07\n", 1))
+    with pytest.raises(ProtocolError, match="bank01: cannot go on"):
+        federation.run("score", 2)
+    with pytest.raises(ProtocolError, match="bank01: cannot go on"):
+        federation.run("resume", 3)
+    abandon(federation.stores[PAYMENT_NETWORK])
+    file.write_text(records)
+    federation.run("score", 4)
+    assert json.loads((tmp_path / "status.json").read_text())["state"] == "finished"
     federation.close()

@@ -162,11 +162,11 @@ def run(folder: Folder, key_file: KeyFile = None) -> None:
 
 @app.command("abandon")
 def abandon_command(folder: Folder, key_file: KeyFile = None) -> None:
-    """Give up a training that cannot be carried on; for the payment network, not running."""
+    """Give up what cannot be carried on; for the payment network, while it does not run."""
     own = PartyFolder(folder)
     with own.open_store(_passphrase(own, key_file)) as store:
         run_id = abandon(store)
-    out.print(f"run {run_id} is given up; what banks have spent on it stays spent")
+    out.print(f"what run {run_id} was doing is given up; what banks have spent on it stays spent")
 
 
 def _passphrase(folder: PartyFolder, key_file: Path | None) -> Passphrase:

@@ -36,6 +36,7 @@ from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.meter import PREPARE, PhaseCost, Progress
 from pv4fad.runs.new_run import begin_run, prepare_network_run
 from pv4fad.runs.scoring import predict
+from pv4fad.runs.scoring_job import JobNotes
 from pv4fad.runs.scoring_rows import Batching
 from pv4fad.runs.settings import TrainingSettings
 from pv4fad.runs.training import carry_through, stage_of
@@ -237,17 +238,28 @@ class NetworkMember:
 
 
 def abandon(store: Store) -> str:
-    """Give up a training that cannot be carried on; returns its run id.
+    """Give up a training or scoring that cannot be carried on; returns the run's id.
 
-    Nothing of it is sent or answered again.  What a bank has spent on it stays spent.
+    Nothing of it is sent or answered again.  What a bank has spent on it stays spent.  The model of
+    a scoring stays.
     """
     notes = _read_notes(store)
-    if notes.doing != "train":
-        raise StoreError("no training was interrupted; a scoring is simply started again")
-    given_up = {"doing": "", "run_id": "", "abandoned": (*notes.abandoned, notes.run_id)}
+    if not notes.doing:
+        raise StoreError("nothing was interrupted")
+    if notes.doing == "train":
+        given_up = {"run_id": "", "abandoned": (*notes.abandoned, notes.run_id)}
+        with store.transaction() as tx:
+            tx.prune(f"{notes.run_id}/")
+    else:
+        given_up = {}
+        network = PaymentNetwork(store, WorkerPool(0))
+        epoch = network.epoch_under_way(notes.run_id)
+        if epoch is not None:
+            network.close(notes.run_id, epoch)
+        JobNotes(store, notes.run_id).clear()
     with store.transaction() as tx:
-        tx.prune(f"{notes.run_id}/")
-        tx.put(_NOTES, notes.model_copy(update=given_up).model_dump_json().encode())
+        left = notes.model_copy(update={"doing": "", **given_up})
+        tx.put(_NOTES, left.model_dump_json().encode())
     return notes.run_id
 
 

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pv4fad.detection import ladder
 from pv4fad.detection.ladder import LabelNoise, label_chance, positive_chance, total_likelihood
 
 RATES = tuple(np.geomspace(0.3, 0.001, 6))
@@ -61,3 +62,24 @@ def test_the_most_likely_odds_rise_with_the_total():
     assert best == sorted(best)
     assert best[1] < 0.01
     assert best[5] > 0.03
+
+
+@pytest.mark.parametrize(("rate", "draws"), [(0.01, 1.5), (0.004, 1.5), (0.01, 37)])
+def test_with_much_noise_a_coarser_grid_gives_the_same_chances(monkeypatch, rate, draws):
+    up, down, noise = (
+        np.array([0.0, 5, 60, 200]),
+        np.array([3.0, 5, 10, 0]),
+        LabelNoise(rate, draws),
+    )
+    coarse = positive_chance(up, down, noise)
+    monkeypatch.setattr(ladder, "_FINE_ENOUGH", np.inf)
+    assert np.abs(coarse - positive_chance(up, down, noise)).max() < 1e-4
+
+
+def test_the_smallest_epsilon_costs_no_more_than_others(monkeypatch):
+    sizes = []
+    real = np.fft.irfft
+    monkeypatch.setattr(np.fft, "irfft", lambda *a, **k: sizes.append(a[1]) or real(*a, **k))
+    for rate in (0.1, 1e-4):
+        positive_chance(np.array([5.0]), np.array([3.0]), LabelNoise(rate, 37))
+    assert sizes[1] <= 2 * sizes[0]

@@ -193,7 +193,8 @@ class NetworkMember:
             raise ParameterError("nothing to score: give new-transactions in party.toml")
         if not notes.run_id:
             raise StoreError("there is no model yet: pv4fad federation start train")
-        document = self._run_folder(notes.run_id).require_finished()
+        folder = self._run_folder(notes.run_id)
+        folder.require_finished()
         if notes.doing != "score":
             number = notes.predictions + 1
             notes = self._note(notes.model_copy(update={"doing": "score", "predictions": number}))
@@ -203,7 +204,7 @@ class NetworkMember:
         out.parent.mkdir(mode=0o700, exist_ok=True)
         predict(
             self._federation(notes.run_id, post),
-            document,
+            folder,
             (self._transactions, self._new_transactions),
             directory(self._cards),
             out,

@@ -208,9 +208,17 @@ class DetectionAtHand:
         return labelled_rows(history, forest, seed)
 
     def learn(self, labelled: LabelledRows, totals: NDArray[np.int64]) -> None:
-        """From the votes of labelled transactions; kept, so that they are scored once."""
+        """From the votes of labelled transactions."""
         self._stacking = labelled.stacking(totals, self._n_trees)
-        store_stacking(self._store, self._run_id, self._stacking)
+
+    def keep(self) -> None:
+        """What was learnt, so that labelled transactions are scored once.
+
+        When the results are in safe hands, and not before: a scoring that is interrupted carries
+        on with the same transactions, the labelled ones among them.
+        """
+        if self._stacking is not None:
+            store_stacking(self._store, self._run_id, self._stacking)
 
     def scores(
         self, combiner: Combiner, rows: ScoringRows, sides: NDArray[np.int64]

@@ -95,6 +95,7 @@ class Model(Closing):
         labelled = own.labelled_rows(chosen, self._history, forest, self._private.seed)
         run = self._run()
         sides = votes_and_stacking(run, own, rows, labelled, batching or Batching())
+        own.keep()
         run.finish_scoring()
         return prediction_table(
             rows,

@@ -84,9 +84,9 @@ def score(
     files = (read_partition(train).transactions, read_partition(test).transactions)
     with members(folder, records, site) as federation:
         directory = bank_directory(accounts)
-        scored = predict(
+        return predict(
             federation,
-            document,
+            folder,
             files,
             directory,
             out,
@@ -95,14 +95,11 @@ def score(
             combiner=combiner,
             report=report,
         )
-    if scored.combiner == "stacked":
-        folder.write(document.with_outside_the_claim(OUTSIDE_THE_CLAIM))
-    return scored
 
 
 def predict(
     federation: LedFederation,
-    document: RunDocument,
+    folder: RunFolder,
     files: tuple[Path, Path],
     directory: Mapping[str, str],
     out: Path,
@@ -117,6 +114,7 @@ def predict(
     `files`: the transactions that the run was trained on, and those to score.
     """
     started = time.monotonic()
+    document = folder.require_finished()
     history, transactions, order = _load(*files)
     store, parameters = federation.payment_network.store, document.parameters
     private = read_training_record(store, document.run_id)
@@ -131,6 +129,10 @@ def predict(
     del history, transactions
     prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
     report(Progress(prepared, total=0, under_way=False))
+    if chosen == "stacked":
+        # Before anything is asked: what was interrupted was asked all the same.
+        document = document.with_outside_the_claim(OUTSIDE_THE_CLAIM)
+        folder.write(document)
     run = TrainedRun(federation, parameters, directory, report)
     sides = votes_and_stacking(run, own, rows, labelled, batching)
     scores = own.scores(chosen, rows, sides)
@@ -150,6 +152,7 @@ def predict(
         ),
     )
     write_predictions(out, in_order(table, order))
+    own.keep()
     run.finish_scoring()
     return Scored(document, len(rows), chosen, run.layers, phases)
 

@@ -217,7 +217,9 @@ def test_a_scoring_that_cannot_go_on_can_be_given_up_and_the_model_stays(tmp_pat
         federation.run("score", 2)
     with pytest.raises(ProtocolError, match="bank01: cannot go on"):
         federation.run("resume", 3)
+    federation.stations[PAYMENT_NETWORK].close()  # as the lock of a store on disk asks for
     abandon(federation.stores[PAYMENT_NETWORK])
+    federation.start(PAYMENT_NETWORK)
     file.write_text(records)
     federation.run("score", 4)
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "finished"

@@ -26,6 +26,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from pv4fad import __version__
 from pv4fad.bench.clear_run import Accounts, ClearRun, Records, RedLabels
 from pv4fad.data.generate import Difficulty, Settings, generate_tables
 from pv4fad.data.schema import LABEL
@@ -35,6 +36,7 @@ from pv4fad.evaluation.measures import ALERT_BUDGETS, at_budget, average_precisi
 from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
 from pv4fad.runs.settings import TrainingSettings
 
+SETTINGS = TrainingSettings(epsilon="none")  # noise is added afterwards, for every ε
 EPSILONS = ("none", "5", "1", "0.5", "0.1")
 CONTROL_EPSILON = "1"
 ALONE, JOINED = "alone", "joined"
@@ -87,12 +89,11 @@ def study_seed(setting: Setting, seed: int, tell: Tell = lambda _: None) -> Seed
     tables = generate_tables(Settings(setting.transactions, BANKS, setting.difficulty, seed))
     labels = tables.test.transactions[LABEL].to_numpy().astype(np.int8)
     tell("features and local model")
-    settings = TrainingSettings(epsilon="none")
     run = ClearRun(
         tables.train.transactions,
         tables.test.transactions,
         tables.accounts,
-        settings,
+        SETTINGS,
         seed,
     )
     del tables
@@ -127,6 +128,7 @@ def study_seed(setting: Setting, seed: int, tell: Tell = lambda _: None) -> Seed
 
 
 COIN_FLIPS = "coin-flip labels"
+EVERY_BANK = "all noise by every bank"
 
 
 def _controls(
@@ -134,7 +136,7 @@ def _controls(
 ) -> tuple[tuple[str, Accounts | None, int], ...]:
     """Name, what the banks know, how often the noise is added."""
     return (
-        ("all noise by every bank", accounts, len(accounts)),
+        (EVERY_BANK, accounts, len(accounts)),
         ("shuffled flags", shuffled_flags(accounts, rng), 1),
         (COIN_FLIPS, accounts, 1),
         ("no bank", None, 1),
@@ -178,8 +180,7 @@ class StudyFile:
     def _document(self) -> dict[str, Any]:
         return {
             "study": "pv4fad bench utility",
-            "transactions": self._transactions,
-            "banks": BANKS,
+            **self._setting(),
             "alert_budgets": ALERT_BUDGETS,
             "results": {
                 difficulty: {
@@ -190,10 +191,20 @@ class StudyFile:
             },
         }
 
+    def _setting(self) -> dict[str, Any]:
+        """What results have to have in common."""
+        return {
+            "program": __version__,
+            "transactions": self._transactions,
+            "banks": BANKS,
+            "training": SETTINGS.model_dump(mode="json"),
+        }
+
     def _read(self, path: Path) -> None:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-            transactions, results = document["transactions"], document["results"]
+            results = document["results"]
+            setting = {name: document[name] for name in self._setting()}
             self._results = {
                 difficulty: {
                     seed: {
@@ -208,7 +219,9 @@ class StudyFile:
             }
         except (ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{path}: holds no study of pv4fad bench utility") from None
-        if transactions != self._transactions:
+        differ = [name for name, value in self._setting().items() if setting[name] != value]
+        if differ:
             raise DataError(
-                f"{path}: holds a study of {transactions:,} transactions; name another file"
+                f"{path}: holds a study with another setting ({', '.join(differ)}); name another"
+                " file"
             )

@@ -13,6 +13,7 @@ from rich.progress import Progress as Bars
 from pv4fad.bench.utility import (
     ALONE,
     BANKS,
+    EVERY_BANK,
     JOINED,
     SeedResults,
     Setting,
@@ -86,7 +87,8 @@ def _print(difficulty: Difficulty, transactions: int, results: Mapping[int, Seed
     seeds = ", ".join(str(seed) for seed in results)
     out.print(
         f"{difficulty.value}: {transactions:,} transactions, {BANKS} banks, seeds {seeds};"
-        " mean and 95 % interval over seeds",
+        " mean and 95 % interval over seeds; noise of one draw per sum (--honest-banks"
+        f" {BANKS}) but for the row '{EVERY_BANK}' (--honest-banks 1)",
         soft_wrap=True,
     )
     tables = list(results.values())

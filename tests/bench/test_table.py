@@ -81,8 +81,11 @@ def test_rows_of_another_setting_are_not_mixed_in(tmp_path):
     again.load(Setting())
     assert again.results == rows.results
     for other in (Setting(scale=0.5), Setting(mode="released"), Setting(workers=1)):
-        with pytest.raises(DataError, match="another scale, mode or number of workers"):
+        with pytest.raises(DataError, match="another version, scale, mode or number of workers"):
             FinishedRows(file).load(other)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"pv4fad": "0.0"}))
+    with pytest.raises(DataError, match="another version"):
+        FinishedRows(file).load(Setting())
     file.write_text("{}")
     with pytest.raises(DataError, match="holds no rows"):
         FinishedRows(file).load(Setting())

@@ -133,15 +133,15 @@ class FinishedRows:
             return
         try:
             document = json.loads(self._path.read_text(encoding="utf-8"))
-            found = [_result(one) for one in document["rows"]]
+            version, found = document["pv4fad"], [_result(one) for one in document["rows"]]
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"{self._path} holds no rows of this table; give another file, or delete it"
             ) from error
-        if any(one.setting != setting for one in found):
+        if version != __version__ or any(one.setting != setting for one in found):
             raise DataError(
-                f"{self._path} holds rows of another scale, mode or number of workers; give "
-                "another file, or delete it"
+                f"{self._path} holds rows of another version, scale, mode or number of workers; "
+                "give another file, or delete it"
             )
         self.results = {one.row.number: one for one in found}
 

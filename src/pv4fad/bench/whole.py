@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pv4fad.bench.harness import MeasuredPool, Phase, Stopwatch, Traffic, TrafficMeter, peak_memory
+from pv4fad.bench.harness import (
+    MeasuredPool,
+    Phase,
+    Stopwatch,
+    Traffic,
+    TrafficMeter,
+    forget_peak_memory,
+    peak_memory,
+)
 from pv4fad.bench.match import count_match_operations
 from pv4fad.bench.operations import OperationCounter, unit_costs
 from pv4fad.bench.score import count_scoring_operations, vote_check
@@ -79,6 +87,7 @@ def run_whole_job(
     advance: Callable[[], None],
 ) -> WholeJob:
     """Train and score; `advance` is called `n_steps` times."""
+    forget_peak_memory()
     parameters = workload.parameters(mode)
     payments = workload.payments(n_transactions, per_account)
     with MeasuredPool(n_workers) as pool:

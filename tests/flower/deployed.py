@@ -29,6 +29,7 @@ from pv4fad.runs.vote_verification import ScoredData
 
 PASSPHRASE = "correct horse battery"
 TRAINING = 'structure = "random"\ntrees = 4\nheight = 3\nseed = 33\n'  # as in `in_threads`
+MARK = "PV4FAD_TEST_DEPLOYMENT"  # in the environment of everything that is started
 PATIENCE_S = 1800  # alone on two cores everything takes a tenth of this
 
 
@@ -152,7 +153,8 @@ class Deployment:
 
     @property
     def environment(self) -> dict[str, str]:
-        return os.environ | {"PV4FAD_PASSPHRASE": PASSPHRASE, "COLUMNS": "200"}
+        marks = {MARK: str(self.root), "COLUMNS": "200"}
+        return os.environ | marks | {"PV4FAD_PASSPHRASE": PASSPHRASE}
 
     # What is left behind.
 
@@ -205,11 +207,11 @@ class Deployment:
 
 
 def processes_of(root: Path) -> list[str]:
-    """Command lines of living processes that name a folder."""
+    """Command lines of living processes that a deployment started, however indirectly."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if str(root) in line:
-                found.append(line)
+            if f"{MARK}={root}\0".encode() in (process / "environ").read_bytes():
+                line = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+                found.append(line.decode(errors="replace"))
     return found

@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import tomllib
 
 import pytest
 
-from pv4fad.flower.guarded import REFUSED
+from pv4fad.flower.exchange import VERSION
+from pv4fad.flower.guarded import APP_FOLDER, REFUSED
 
 _HANDS_OUT = """
 import sys
@@ -45,6 +47,11 @@ def test_only_our_app_is_accepted(program, which):
     else:
         assert done.returncode == 1
         assert REFUSED in done.stderr
+
+
+def test_a_party_that_speaks_another_format_has_another_app():
+    app = tomllib.loads((APP_FOLDER / "pyproject.toml").read_text())
+    assert app["project"]["version"].split(".")[0] == str(VERSION)
 
 
 def test_a_program_ends_with_its_starter():

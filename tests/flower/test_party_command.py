@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
+import threading
+import time
+from contextlib import contextmanager
 
 import pytest
 from tests.flower.in_threads import transactions_of, write_data
@@ -14,6 +18,7 @@ from pv4fad.errors import DataError
 from pv4fad.flower.card import PartyCard, read_card
 from pv4fad.flower.party_folder import PartyFolder
 from pv4fad.flower.processes import flower_environment
+from pv4fad.flower.status import Journal
 from pv4fad.parties.identity import Identity
 from pv4fad.parties.sealing import insecure_fast_scrypt_for_tests
 
@@ -163,7 +168,42 @@ def test_a_federation_is_started_at_the_aggregator_only(parties, pv4fad):
     assert code == 2
     assert "in the aggregator's folder" in said
     assert "nothing was started yet" in pv4fad("federation", "status", root / "a")[1]
-    assert "give one of check, train, score" in pv4fad("federation", "start", root / "a", "fly")[1]
+    said = pv4fad("federation", "start", root / "a", "fly")[1]
+    assert "give one of check, train, score, refresh" in said
+
+
+def test_a_relay_that_is_gone_is_told_from_one_at_work(parties, pv4fad):
+    folder = parties[0] / "a"
+    journal = Journal(folder, 1, "train", ["payment-network"])
+    with beating(journal):
+        for again in ("start", "resume"):
+            job = ["train"] if again == "start" else []
+            code, said = pv4fad("federation", again, folder, *job)
+            assert (code, "job 1 (train): is under way" in said) == (2, True), said
+        assert pv4fad("federation", "status", folder)[0] == 0
+    an_hour_ago = time.time() - 3600
+    os.utime(folder / "status.json", (an_hour_ago, an_hour_ago))
+    for words in (("start", folder, "train"), ("status", folder)):
+        code, said = pv4fad("federation", *words)
+        assert code == 2, said
+        assert "the relay is gone" in said
+        assert "pv4fad federation resume" in said
+
+
+@contextmanager
+def beating(journal):
+    """Signs of life, as the relay gives them."""
+    over = threading.Event()
+
+    def beat():
+        while not over.wait(0.1):
+            journal.beat()
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
 
 
 def test_flower_runs_without_telemetry_update_check_and_passphrase(parties, pv4fad):

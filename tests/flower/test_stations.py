@@ -28,8 +28,11 @@ from pv4fad.runs.vote_verification import ScoredData
 BANKS = ["bank01", "bank02"]
 
 
-def verified(federation: ThreadFederation, number: int):
-    """The model, and the votes of the n-th scoring, against a trusted third party."""
+def verified(federation: ThreadFederation, number: int, trained_with=None):
+    """The model, and the votes of the n-th scoring, against a trusted third party.
+
+    `trained_with`: the account files at that time, if they were others.
+    """
     (run,) = (federation.root / "runs").iterdir()
     document = RunFolder(run).require_finished()
     accounts = {bank: load_bank(federation.account_file(bank)) for bank in federation.banks}
@@ -40,7 +43,7 @@ def verified(federation: ThreadFederation, number: int):
         load_transactions(
             transactions_of(federation.scenario, "train"), labels_required=True
         ).frame,
-        accounts,
+        trained_with or accounts,
         federation.stores,
         scored=ScoredData.read(federation.scenario / "test", accounts, predictions),
     )
@@ -207,12 +210,12 @@ def test_a_bank_that_cannot_go_on_stops_the_run_and_keeps_its_reasons(tmp_path, 
     federation.close()
 
 
-def test_a_scoring_that_cannot_go_on_can_be_given_up_and_the_model_stays(tmp_path):
+def test_changed_records_stop_a_scoring_until_all_accounts_are_matched_anew(tmp_path):
     federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS[:1]), BANKS[:1])
     federation.run("train")
     file = federation.account_file("bank01")
-    records = file.read_text()
-    file.write_text(records.replace(",00\n", ",07\n", 1))
+    before = {"bank01": load_bank(file)}
+    file.write_text(file.read_text().replace(",00\n", ",07\n"))
     with pytest.raises(ProtocolError, match="bank01: cannot go on"):
         federation.run("score", 2)
     with pytest.raises(ProtocolError, match="bank01: cannot go on"):
@@ -220,7 +223,8 @@ def test_a_scoring_that_cannot_go_on_can_be_given_up_and_the_model_stays(tmp_pat
     federation.stations[PAYMENT_NETWORK].close()  # as the lock of a store on disk asks for
     abandon(federation.stores[PAYMENT_NETWORK])
     federation.start(PAYMENT_NETWORK)
-    file.write_text(records)
-    federation.run("score", 4)
-    assert json.loads((tmp_path / "status.json").read_text())["state"] == "finished"
+    assert federation.run("refresh", 4).state == "finished"
+    assert federation.run("score", 5).state == "finished"
+    assert verified(federation, 2, before).all_equal
+    assert len(read_ledger(federation.stores["bank01"]).expenses) == 1
     federation.close()

@@ -1,4 +1,4 @@
-"""`pv4fad federation`: train and score with the parties of a deployed federation.
+"""`pv4fad federation`: train, score and match anew with the parties of a deployed federation.
 
 For the aggregator, whose SuperLink takes orders from its own machine.
 """
@@ -19,15 +19,20 @@ from pv4fad.flower.exchange import Job
 from pv4fad.flower.guarded import APP_FOLDER
 from pv4fad.flower.party_folder import PartyFolder
 from pv4fad.flower.processes import Control
-from pv4fad.flower.status import Status, read_status
+from pv4fad.flower.status import Status, is_relay_gone, read_status, relay_gives_sign_of_life
 from pv4fad.report.words import size_text
 
 app = typer.Typer(help="A deployed federation, at its aggregator.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The aggregator's folder.")]
-_JOBS: tuple[Job, ...] = ("check", "train", "score")
+_JOBS: tuple[Job, ...] = ("check", "train", "score", "refresh")
 _LOOK_EVERY_S = 0.5
 _RELAY_STARTS_WITHIN_S = 120.0
+_UNDER_WAY = "is under way: see pv4fad federation status"
+_GONE = (
+    "the relay is gone without a word, perhaps with the SuperLink: when pv4fad party run runs"
+    " again at the aggregator, carry on with pv4fad federation resume"
+)
 
 
 @app.command()
@@ -36,11 +41,12 @@ def start(
     job: Annotated[
         str,
         typer.Argument(
-            help="check: reach everybody; train or score: as the payment network has set."
+            help="check: reach everybody; train or score: as the payment network has set; refresh:"
+            " match all accounts anew, because bank records have changed or for new keys."
         ),
     ],
 ) -> None:
-    """Check the lines, train or score; waits until it is done."""
+    """Check the lines, train, score or match anew; waits until it is done."""
     for known in _JOBS:
         if known == job:
             return _carry_through(folder, known)
@@ -64,8 +70,10 @@ def status(
         raise StoreError(f"{folder}: nothing was started yet")
     if as_json:
         print_json(found.model_dump(mode="json"))
-    else:
-        _print(found)
+        return
+    _print(found)
+    if found.state == "running" and not relay_gives_sign_of_life(folder):
+        raise StoreError(_GONE)
 
 
 def _aggregator(folder: Path) -> PartyFolder:
@@ -78,11 +86,11 @@ def _aggregator(folder: Path) -> PartyFolder:
 def _carry_through(folder: Path, job: Job) -> None:
     own = _aggregator(folder)
     before = read_status(own.path)
-    if before is not None and before.state == "running" and job != "resume":
-        raise StoreError(
-            f"job {before.number} ({before.job}) has not ended, or its relay was killed: see"
-            " pv4fad federation status, or carry on with pv4fad federation resume"
-        )
+    if before is not None and before.state == "running":
+        alive = relay_gives_sign_of_life(own.path)
+        if alive or job != "resume":
+            what = _UNDER_WAY if alive else _GONE
+            raise StoreError(f"job {before.number} ({before.job}): {what}")
     number = 1 if before is None else before.number + 1
     Control(own, own.settings()).start(APP_FOLDER, job, number)
     err.print(f"job {number} ({job}) has been handed to the SuperLink", markup=False)
@@ -104,6 +112,8 @@ def _follow(folder: Path, number: int) -> Status:
                 err.print(told, markup=False)
             if found.state != "running":
                 return found
+            if is_relay_gone(folder):
+                raise StoreError(_GONE)
         elif time.monotonic() - since > _RELAY_STARTS_WITHIN_S:
             raise StoreError("the SuperLink has not started the relay; its log is in flower/")
         time.sleep(_LOOK_EVERY_S)

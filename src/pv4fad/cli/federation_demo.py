@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -136,6 +137,8 @@ def _running(folder: Path, parties: list[str]) -> Iterator[None]:
     out.print()
     out.print(Rule("Everybody starts", align="left"))
     processes: list[subprocess.Popen[bytes]] = []
+    # By default a SIGTERM would end this process and leave the parties running.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         for name in parties:
             words = ["party", "run", str(folder / name), *map(str, _key(folder, name))]
@@ -156,6 +159,7 @@ def _running(folder: Path, parties: list[str]) -> Iterator[None]:
                 _wait_until_ready(log, processes[0])
         yield
     finally:
+        signal.signal(signal.SIGTERM, before)
         for process in processes:
             process.terminate()
         for process in processes:

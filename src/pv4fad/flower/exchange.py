@@ -29,8 +29,8 @@ _MAX_FRAMES = 4096
 _MAX_FRAME_BYTES = 2**30
 _LENGTH = struct.Struct("<Q")
 
-Job = Literal["", "check", "train", "score", "resume"]
-JOBS: tuple[Job, ...] = ("check", "train", "score", "resume")
+Job = Literal["", "check", "train", "score", "refresh", "resume"]
+JOBS: tuple[Job, ...] = ("check", "train", "score", "refresh", "resume")
 Exchanged = TypeVar("Exchanged", "Request", "Reply")
 State = Literal["idle", "busy", "done", "failed"]
 

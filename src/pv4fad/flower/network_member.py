@@ -1,9 +1,10 @@
-"""The payment network as its station runs it: it leads training and scoring.
+"""The payment network as its station runs it: it leads training, scoring and matching anew.
 
 What it is doing is noted in its store before it begins, so that `resume` knows what to carry on:
 
     train   prepare, propose, carry through          →  runs/<run>/run.json in its folder
     score   new accounts are matched, batches scored →  predictions/<run>-<n>.csv in its folder
+    refresh all accounts are matched anew, with the banks' present records and new keys
 
 The steps are those of a federation on one machine (`pv4fad.runs`); only the way of the messages is
 another one.
@@ -39,6 +40,7 @@ from pv4fad.runs.scoring import predict
 from pv4fad.runs.scoring_job import JobNotes
 from pv4fad.runs.scoring_rows import Batching
 from pv4fad.runs.settings import TrainingSettings
+from pv4fad.runs.trained_run import TrainedRun
 from pv4fad.runs.training import carry_through, stage_of
 from pv4fad.transport.in_process import Observer
 
@@ -50,7 +52,7 @@ _NOTES = "deployment"
 class Notes(ValidatedModel):
     """What the payment network is doing for the federation."""
 
-    doing: Literal["", "train", "score"] = ""
+    doing: Literal["", "train", "score", "refresh"] = ""
     run_id: str = ""
     """Of the latest training."""
     predictions: int = 0
@@ -150,7 +152,8 @@ class NetworkMember:
                 f"the federation was interrupted while it did {notes.doing!r}: carry on with"
                 " pv4fad federation resume"
             )
-        notes = self._train(notes, post) if job == "train" else self._score(notes, post)
+        steps = {"train": self._train, "score": self._score, "refresh": self._refresh}
+        notes = steps[job](notes, post)
         self._note(notes.model_copy(update={"doing": "", "done": order}))
 
     # Training.
@@ -191,10 +194,7 @@ class NetworkMember:
     def _score(self, notes: Notes, post: Post) -> Notes:
         if self._new_transactions is None:
             raise ParameterError("nothing to score: give new-transactions in party.toml")
-        if not notes.run_id:
-            raise StoreError("there is no model yet: pv4fad federation start train")
-        folder = self._run_folder(notes.run_id)
-        folder.require_finished()
+        folder = self._model_folder(notes)
         if notes.doing != "score":
             number = notes.predictions + 1
             notes = self._note(notes.model_copy(update={"doing": "score", "predictions": number}))
@@ -214,7 +214,28 @@ class NetworkMember:
         )
         return notes
 
-    # What both need.
+    # Matching anew.
+
+    def _refresh(self, notes: Notes, post: Post) -> Notes:
+        document = self._model_folder(notes).require_finished()
+        notes = self._note(notes.model_copy(update={"doing": "refresh"}))
+        run = TrainedRun(
+            self._federation(notes.run_id, post),
+            document.parameters,
+            directory(self._cards),
+            partial(_tell, post),
+        )
+        run.match_anew()
+        return notes
+
+    # What several need.
+
+    def _model_folder(self, notes: Notes) -> RunFolder:
+        if not notes.run_id:
+            raise StoreError("there is no model yet: pv4fad federation start train")
+        folder = self._run_folder(notes.run_id)
+        folder.require_finished()
+        return folder
 
     def _federation(self, run_id: str, post: Post) -> RemoteFederation:
         def is_over() -> bool:
@@ -239,10 +260,10 @@ class NetworkMember:
 
 
 def abandon(store: Store) -> str:
-    """Give up a training or scoring that cannot be carried on; returns the run's id.
+    """Give up what cannot be carried on; returns the run's id.
 
-    Nothing of it is sent or answered again.  What a bank has spent on it stays spent.  The model of
-    a scoring stays.
+    Nothing of it is sent or answered again.  What a bank has spent on it stays spent.  The model
+    stays, unless it was to be trained.
     """
     notes = _read_notes(store)
     if not notes.doing:

@@ -25,6 +25,7 @@ FOLDER_VARIABLE, STATION_VARIABLE = "PV4FAD_FOLDER", "PV4FAD_STATION"
 CONNECTION = "federation"  # the name of the SuperLink in Flower's configuration
 _NODE_KEY = "keys/node"
 _TERMINATE_S = 10.0
+_ANSWERS_WITHIN_S = 120.0
 _LOG_TAIL_BYTES = 4000
 
 
@@ -179,13 +180,20 @@ class Control:
         self._call("run", str(app), CONNECTION, "--run-config", config)
 
     def _call(self, *arguments: str) -> str:
-        done = subprocess.run(  # noqa: S603
-            [str(Path(sys.executable).parent / "flwr"), *arguments],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        try:
+            done = subprocess.run(  # noqa: S603
+                [str(Path(sys.executable).parent / "flwr"), *arguments],
+                env=self._environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_ANSWERS_WITHIN_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise StoreError(
+                f"flwr {' '.join(arguments[:2])}: the SuperLink has not answered within"
+                f" {_ANSWERS_WITHIN_S:.0f} s; is pv4fad party run running at the aggregator?"
+            ) from None
         if done.returncode != 0:
             what = (done.stderr or done.stdout).strip().splitlines()
             raise StoreError(f"flwr {' '.join(arguments[:2])}: {what[-1] if what else 'failed'}")

@@ -93,6 +93,7 @@ class Relay:
         """Until the job is done; raises `ProtocolError` if it cannot be."""
         self._begin_session(resume=self._job == "resume")
         while not self._is_over():
+            self._journal.beat()
             for party, line in self._lines.items():
                 if self._should_ask(party, line):
                     self._ask(party, line)

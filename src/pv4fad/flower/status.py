@@ -21,6 +21,7 @@ from pv4fad.forest.validated import ValidatedModel
 
 STATUS_FILE = "status.json"
 _WRITE_EVERY_S = 1.0
+_ALIVE_WITHIN_S = 20.0
 
 
 class Hops(ValidatedModel):
@@ -115,6 +116,11 @@ class Journal:
         for party, direction in zip(way, ("bytes_from", "bytes_to"), strict=True):
             self._note(party, **{direction: getattr(self._hops[party], direction) + size})
 
+    def beat(self) -> None:
+        """The relay is alive; called all the time."""
+        if time.monotonic() - self._written > _WRITE_EVERY_S:
+            self._write()
+
     def finish(self, error: str = "") -> None:
         """The job is over, one way or the other."""
         state = "failed" if error else "finished"
@@ -124,8 +130,6 @@ class Journal:
 
     def _note(self, party: str, **update: object) -> None:
         self._hops[party] = self._hops[party].model_copy(update=update)
-        if time.monotonic() - self._written > _WRITE_EVERY_S:
-            self._write()
 
     def _write(self) -> None:
         self._written = time.monotonic()
@@ -137,6 +141,26 @@ class Journal:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(status.model_dump_json(indent=2) + "\n")
         new.replace(self._path)
+
+
+def is_relay_gone(folder: Path) -> bool:
+    """Whether the relay of a running job has given no sign of life for a while."""
+    return _silent_s(folder) > _ALIVE_WITHIN_S
+
+
+def relay_gives_sign_of_life(folder: Path) -> bool:
+    """Waits for one, which comes soon if it comes at all."""
+    silent = _silent_s(folder)
+    while silent < _ALIVE_WITHIN_S:
+        time.sleep(_WRITE_EVERY_S / 2)
+        before, silent = silent, _silent_s(folder)
+        if silent < before:
+            return True
+    return False
+
+
+def _silent_s(folder: Path) -> float:
+    return time.time() - (folder / STATUS_FILE).stat().st_mtime
 
 
 def read_status(folder: Path) -> Status | None:

@@ -148,10 +148,12 @@ class NetworkMember:
                 raise StoreError("nothing was interrupted: pv4fad federation start begins")
             job = notes.doing
         elif notes.doing and not (again and notes.doing == job):
-            raise StoreError(
-                f"the federation was interrupted while it did {notes.doing!r}: carry on with"
-                " pv4fad federation resume"
-            )
+            if job != "refresh" or notes.doing == "train":
+                raise StoreError(
+                    f"the federation was interrupted while it did {notes.doing!r}: carry on with"
+                    " pv4fad federation resume"
+                )
+            _drop_work_under_way(self._network, notes.run_id)  # of no use with a new join
         steps = {"train": self._train, "score": self._score, "refresh": self._refresh}
         notes = steps[job](notes, post)
         self._note(notes.model_copy(update={"doing": "", "done": order}))
@@ -274,15 +276,19 @@ def abandon(store: Store) -> str:
             tx.prune(f"{notes.run_id}/")
     else:
         given_up = {}
-        network = PaymentNetwork(store, WorkerPool(0))
-        epoch = network.epoch_under_way(notes.run_id)
-        if epoch is not None:
-            network.close(notes.run_id, epoch)
-        JobNotes(store, notes.run_id).clear()
+        _drop_work_under_way(PaymentNetwork(store, WorkerPool(0)), notes.run_id)
     with store.transaction() as tx:
         left = notes.model_copy(update={"doing": "", **given_up})
         tx.put(_NOTES, left.model_dump_json().encode())
     return notes.run_id
+
+
+def _drop_work_under_way(network: PaymentNetwork, run_id: str) -> None:
+    """The match or batch of a model that was begun, and what is noted about a scoring."""
+    epoch = network.epoch_under_way(run_id)
+    if epoch is not None:
+        network.close(run_id, epoch)
+    JobNotes(network.store, run_id).clear()
 
 
 def _read_notes(store: Store) -> Notes:

@@ -48,7 +48,7 @@ class Deployment:
             # The cost is kept in the store: processes that only open it are fast, too.
             patch.setattr("pv4fad.parties.disk_store.ScryptCost", insecure_fast_scrypt_for_tests)
             for name, port in zip(self.parties, [9094, *ports], strict=True):
-                create_party(root / name, self._new(name, port), Passphrase(PASSPHRASE))
+                create_party(root / name, self._new(name, port), lambda: Passphrase(PASSPHRASE))
         settings = root / PAYMENT_NETWORK / "party.toml"
         top, training = settings.read_text().split("[training]")
         text = f'layers = 2\n[training]{training}mode = "{mode}"\n{TRAINING}'

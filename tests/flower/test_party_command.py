@@ -133,9 +133,14 @@ def unwrapped(text):
         (("--role", "bank"), "--name is missing"),
         (("--role", "bank", "--name", "b"), "--data is missing"),
         (("--role", "bank", "--name", "b", "--data", __file__), "--limit is missing"),
-        (("--role", "bank", "--name", "a/b", "--data", __file__, "--limit", "1"), "address"),
+        (("--role", "bank", "--name", "a/b", "--data", __file__, "--limit", "1"), "128 letters"),
         (("--role", "bank", "--name", "aggregator"), "cannot have it"),
-        (("--role", "payment-network", "--data", "nowhere.csv"), "nowhere.csv: is not there"),
+        (("--role", "aggregator", "--limit", "1"), "--limit: for a party of role bank only"),
+        (("--role", "aggregator", "--data", __file__), "the aggregator brings none"),
+        (("--role", "aggregator", "--superlink", "host:99999"), "write host:port"),
+        (("--role", "payment-network", "--data", __file__), "test_party_command.py"),
+        (("--role", "payment-network", "--data", "."), "is a folder"),
+        (("--role", "payment-network", "--data", "nowhere.csv"), "nowhere.csv: missing"),
     ],
 )
 def test_a_party_that_makes_no_sense_is_not_made(pv4fad, tmp_path, arguments, says):

@@ -125,8 +125,12 @@ def test_a_run_survives_a_refusal_an_interrupt_a_kill_and_a_changed_file(data, t
     assert code == 2
     assert "holds the unfinished run" in error
     assert "--resume" in error
+    code, _, error = pv4fad(*_train(data, run, "1", "--resume", "--bank-limit", "1"))
+    assert (code, "ledger set-limit" in error) == (2, True)
     for bank in ("bank01", "bank02"):
         assert pv4fad("ledger", "set-limit", run / bank, "1")[0] == 0
+    code, _, error = pv4fad("ledger", "set-limit", run / "payment-network", "1")
+    assert (code, "only banks keep a ledger" in error) == (2, True)
 
     # Interrupted by hand it says how to go on; killed, it says nothing, and it does not matter.
     code, error = _stopped(data, run, signal.SIGINT, after="roster")
@@ -174,11 +178,12 @@ def test_a_run_stopped_before_its_first_message_begins_anew(data, tmp_path, pv4f
     options = _train(data, run, "1", "--trees", "6")
     code, _, error = pv4fad(*options)
     assert code == 1
-    assert "--resume" in error
-    code, _, error = pv4fad("train", data, "--out", run, "--resume")
+    assert "Nothing of it was sent yet: repeat the command." in error
+    code, _, error = pv4fad(*_train(data, run, "1"), "--resume")
     assert code == 2
-    assert "give all options again" in error
-    assert pv4fad(*options, "--resume")[0] == 1
+    assert "nothing was sent yet" in error
+    assert "without --resume" in error
+    assert pv4fad(*options)[0] == 1
     assert [new.parameters.sizes.n_trees for new in begun] == [6, 6]
     # Another run: the first one's hash key and seed are gone, and nobody has seen them.
     assert begun[0].parameters.run_id != begun[1].parameters.run_id
@@ -229,7 +234,7 @@ def test_the_command_line_overrides_the_file_and_no_noise_is_loud(data, tmp_path
     ("options", "message"),
     [
         (["--epsilon", "lots"], "expected a number"),
-        (["--epsilon", "0"], "epsilon must be above 0"),
+        (["--epsilon", "0"], "epsilon 0"),
         (["--epsilon", "1", "--structure", "oak"], "structure"),
         (["--epsilon", "1", "--height", "9"], "height"),
         (["--epsilon", "1", "--trees", "0"], "trees"),

@@ -25,6 +25,7 @@ from pv4fad.bench.scoring_operations import expected_scoring, scoring_costs
 from pv4fad.bench.whole import WholeJob, run_whole_job
 from pv4fad.bench.workload import Workload
 from pv4fad.errors import DataError, ParameterError
+from pv4fad.files import write_whole
 from pv4fad.hashing.table_size import TableLayout
 from pv4fad.protocol.parameters import Mode, RunParameters, TablePlan
 from pv4fad.protocol.tables import padded
@@ -151,9 +152,7 @@ class FinishedRows:
         if self._path is not None:
             rows = [asdict(self.results[number]) for number in sorted(self.results)]
             document = {"pv4fad": __version__, "rows": rows}
-            new = self._path.with_name(self._path.name + ".new")
-            new.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-            new.replace(self._path)
+            write_whole(self._path, json.dumps(document, indent=2) + "\n")
 
 
 def bench_table(

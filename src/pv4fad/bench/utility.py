@@ -16,7 +16,6 @@ runs are in the clear (`clear_run`).  Finished seeds are kept in the JSON file.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from pv4fad.data.schema import LABEL
 from pv4fad.detection.recipe import COMBINERS, Combiner
 from pv4fad.errors import DataError
 from pv4fad.evaluation.measures import ALERT_BUDGETS, at_budget, average_precision
+from pv4fad.files import write_whole
 from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
 from pv4fad.runs.settings import TrainingSettings
 
@@ -173,9 +173,7 @@ class StudyFile:
         self._results.setdefault(difficulty, {})[str(seed)] = results
         if self._path is None:
             return
-        new = self._path.with_name(f".{self._path.name}.new")
-        new.write_text(json.dumps(self._document(), indent=1) + "\n", encoding="utf-8")
-        os.replace(new, self._path)
+        write_whole(self._path, json.dumps(self._document(), indent=1) + "\n")
 
     def _document(self) -> dict[str, Any]:
         return {

@@ -19,6 +19,7 @@ from pv4fad.bench.score import bench_online, bench_score
 from pv4fad.bench.train import bench_train
 from pv4fad.bench.workload import Workload
 from pv4fad.cli.console import err, fail, out, progress_bar
+from pv4fad.files import require_writable, write_whole
 from pv4fad.report.words import size_text
 
 app = typer.Typer(help="Measure the speed on this machine.", no_args_is_help=True)
@@ -28,7 +29,7 @@ PnsAccounts = Annotated[
 ]
 BankAccounts = Annotated[int, typer.Option("--bank-accounts", min=1, help="Accounts of the bank.")]
 Atoms = Annotated[int, typer.Option("--atoms", min=1, help="Atoms a bank tells of an account.")]
-Trees = Annotated[int, typer.Option("--trees", min=1, help="Trees of the forest.")]
+Trees = Annotated[int, typer.Option("--trees", min=1, max=1024, help="Trees of the forest.")]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=0, help="Worker processes; one per core if not set.")
 ]
@@ -172,10 +173,11 @@ def _run(
     json_file: Path | None,
     show: Callable[[BenchReport], None] | None = None,
 ) -> None:
+    require_writable(json_file)
     with progress_bar() as bars:
         report = benchmark(Bar(bars))
     if json_file is not None:
-        json_file.write_text(json.dumps(report.document(), indent=2) + "\n", encoding="utf-8")
+        write_whole(json_file, json.dumps(report.document(), indent=2) + "\n")
     (show or _print)(report)
     if not report.passed:
         fail("the result is wrong; please report this with the figures above", 1)

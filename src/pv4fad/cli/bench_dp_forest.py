@@ -14,6 +14,7 @@ from rich.table import Table
 
 from pv4fad.bench.dp_forest import Comparison, Measured, Setting, compare_forests, n_comparisons
 from pv4fad.cli.console import out, progress_bar
+from pv4fad.files import require_writable, write_whole
 
 FASTER = 3  # what is promised
 
@@ -32,6 +33,7 @@ def command(
     ] = None,
 ) -> None:
     """Accuracy and fitting time of the private forest, compared with diffprivlib's."""
+    require_writable(json_file)
     setting = Setting(trees, depth, seeds)
     comparisons = []
     with progress_bar() as bars:
@@ -41,7 +43,7 @@ def command(
             bars.advance(task)
     if json_file is not None:
         document = asdict(setting) | {"comparisons": [one.document() for one in comparisons]}
-        json_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_whole(json_file, json.dumps(document, indent=2) + "\n")
     out.print(f"{trees} trees of depth {depth}, {seeds} seeds: mean accuracy ± standard deviation.")
     out.print("largest: always the largest class. fit: CPU seconds, diffprivlib and pv4fad.")
     out.print(_table(comparisons))

@@ -29,6 +29,7 @@ from pv4fad.bench.table import (
 )
 from pv4fad.cli.bench import Bar, JsonFile, ModelMode, Workers, whole_numbers
 from pv4fad.cli.console import err, fail, out, progress_bar
+from pv4fad.files import require_writable, write_whole
 from pv4fad.report.style import drawing_style
 from pv4fad.report.words import size_text
 
@@ -57,6 +58,7 @@ def table(
     interruption.
     """
     wanted, setting = rows_of(whole_numbers(rows, "--rows")), Setting(scale, mode, workers)
+    require_writable(json_file, html_file)
     finished = FinishedRows(json_file)
     finished.load(setting)
     for row in wanted:
@@ -72,7 +74,7 @@ def table(
     results = [finished.results[row.number] for row in wanted if row.number in finished.results]
     _print_rows(results)
     if html_file is not None:
-        html_file.write_text(table_page(results), encoding="utf-8")
+        write_whole(html_file, table_page(results))
     if not all(all(one.job.checks.values()) for one in results):
         fail(WRONG, 1)
     if len(results) < len(wanted):
@@ -109,13 +111,14 @@ def scaling(
     ] = None,
 ) -> None:
     """How the cost grows with accounts, banks, red leaves and transactions."""
+    require_writable(json_file, figure_file)
     with progress_bar() as bars:
         report = bench_scaling(study(accounts), mode, workers, Bar(bars))
     if json_file is not None:
-        json_file.write_text(json.dumps(report.document(), indent=2) + "\n", encoding="utf-8")
+        write_whole(json_file, json.dumps(report.document(), indent=2) + "\n")
     if figure_file is not None:
         drawing = scaling_figure(report).svg(stand_alone_style=drawing_style())
-        figure_file.write_text(f"{drawing}\n", encoding="utf-8")
+        write_whole(figure_file, f"{drawing}\n")
     _print_scaling(report)
     if not report.passed:
         fail(WRONG, 1)

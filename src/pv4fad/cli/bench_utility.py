@@ -25,6 +25,7 @@ from pv4fad.cli.console import err, out, progress_bar
 from pv4fad.data.generate import Difficulty
 from pv4fad.data.generate.settings import MIN_TRANSACTIONS
 from pv4fad.evaluation.measures import ALERT_BUDGETS, Interval, interval_over_seeds
+from pv4fad.files import require_writable
 
 _SECONDS_PER_SEED, _SECONDS_PER_MILLION = 30, 170  # of one core
 
@@ -54,6 +55,7 @@ def command(
     if difficulty not in (*names, "both"):
         raise typer.BadParameter(f"there are {', '.join(names)} and both")
     wanted = [Difficulty(name) for name in names if difficulty in (name, "both")]
+    require_writable(json_file)
     file = StudyFile(json_file, transactions)
     chosen = range(first_seed, first_seed + seeds)
     left = [(one, seed) for seed in chosen for one in wanted if seed not in file.finished(one)]

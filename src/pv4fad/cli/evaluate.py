@@ -15,19 +15,20 @@ from pv4fad.errors import ParameterError
 from pv4fad.evaluation.evaluate import ALONE, Detector, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_predictions
+from pv4fad.files import require_new_file, write_whole
 from pv4fad.report.charts import precision_recall
 from pv4fad.report.style import drawing_style
 from pv4fad.report.words import estimate_text, found_text
 from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.partition import scoring_splits
-from pv4fad.runs.predictions import require_new_file
 from pv4fad.runs.scoring_record import require_run
 
 NOT_COMPARED = (
     f"The predictions have no column {LOCAL_SCORE}, so they are not compared with what the payment"
     " network finds alone; pv4fad score --details writes it if the run has a local model."
 )
+NO_RECORD = "There is no record beside the predictions: nobody knows whether this run made them."
 HOW_SURE = (
     "Intervals: 95 %, bootstrap over the transactions of this test period. They say nothing about"
     " another draw of the noise, or about other data."
@@ -85,7 +86,7 @@ def command(
     result = evaluate(scored, splits[1], joined_scores(*splits) if joined else None)
     if plot is not None:
         drawing = precision_recall(result.detectors).svg(stand_alone_style=drawing_style())
-        plot.write_text(drawing + "\n", encoding="utf-8")
+        write_whole(plot, drawing + "\n")
     if as_json:
         print_json(_summary(document, result))
         return
@@ -94,6 +95,8 @@ def command(
     out.print(escape(document.privacy.outside_the_claim), soft_wrap=True)
     if result.of(ALONE) is None:
         out.print(NOT_COMPARED, soft_wrap=True)
+    if record is None:
+        out.print(NO_RECORD, soft_wrap=True)
     if plot is not None:
         out.print(escape(f"The curves are in {plot}."), soft_wrap=True)
 

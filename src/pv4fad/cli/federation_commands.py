@@ -86,6 +86,8 @@ def _aggregator(folder: Path) -> PartyFolder:
 def _carry_through(folder: Path, job: Job) -> None:
     own = _aggregator(folder)
     before = read_status(own.path)
+    if before is None and job == "resume":
+        raise StoreError(f"{folder}: nothing was started yet")
     if before is not None and before.state == "running":
         alive = relay_gives_sign_of_life(own.path)
         if alive or job != "resume":

@@ -1,6 +1,7 @@
-"""The passphrase of a federation on one machine: one for the stores of all its parties.
+"""Where commands have their passphrases from.
 
-In a real federation every party has its own, on its own machine.
+A federation on one machine has one for the stores of all its parties.  In a real federation every
+party has its own, on its own machine.
 """
 
 from __future__ import annotations
@@ -25,14 +26,25 @@ KeyFile = Annotated[
 
 def federation_passphrase(key_file: Path | None, *, new: bool = False) -> Passphrase:
     """One passphrase for all parties; a `new` federation may have its key file made."""
-    if new and key_file is not None and not key_file.exists():
+    if new:
+        return new_passphrase("federation", key_file)
+    return given_passphrase("federation", key_file)
+
+
+def new_passphrase(party: str, key_file: Path | None) -> Passphrase:
+    """Typed twice, or in a key file, which is made if there is none."""
+    if key_file is not None and not key_file.exists():
         return create_key_file(key_file)
+    passphrase = given_passphrase(party, key_file, confirm=True)
+    passphrase.require_strength()
+    return passphrase
+
+
+def given_passphrase(party: str, key_file: Path | None, *, confirm: bool = False) -> Passphrase:
+    """Of a store that there is."""
     try:
-        passphrase = passphrase_for("federation", key_file=key_file, confirm=new)
+        return passphrase_for(party, key_file=key_file, confirm=confirm)
     except StoreError as error:
         if key_file is not None:
             raise
         raise StoreError(f"{error}; or give --key-file FILE") from None
-    if new:
-        passphrase.require_strength()
-    return passphrase

@@ -19,6 +19,7 @@ from pv4fad.data.generate import (
     generate,
     unexpected_leaks,
 )
+from pv4fad.data.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
 
 _N_COLUMNS_SHOWN = 12
 
@@ -29,9 +30,15 @@ def command(
     ],
     *,
     transactions: Annotated[
-        int, typer.Option(help="Messages in all; the last 3 of 23 days become the test data.")
+        int,
+        typer.Option(
+            help=f"Messages in all, {MIN_TRANSACTIONS:,} or more; the last 3 of 23 days become the"
+            " test data."
+        ),
     ] = 1_000_000,
-    banks: Annotated[int, typer.Option(help="Banks that hold accounts.")] = 25,
+    banks: Annotated[
+        int, typer.Option(help=f"Banks that hold accounts, {MIN_BANKS} or more.")
+    ] = 25,
     difficulty: Annotated[
         Difficulty,
         typer.Option(
@@ -41,11 +48,11 @@ def command(
     ] = Difficulty.CHALLENGE,
     seed: Annotated[int, typer.Option(help="Equal seeds and options give equal data.")] = 0,
     anomaly_rate: Annotated[
-        float | None, typer.Option(help="Share of anomalous messages.  [default: 0.00104]")
+        float | None, typer.Option(help="Share of anomalous messages.  \\[default: 0.00104]")
     ] = None,
     accounts: Annotated[
         int | None,
-        typer.Option(help="Accounts in all banks together.  [default: 0.098 per message]"),
+        typer.Option(help="Accounts in all banks together.  \\[default: 0.098 per message]"),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a data set that is already in DIR.")

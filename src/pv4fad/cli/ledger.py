@@ -11,8 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
+from pv4fad.cli.federation_key import given_passphrase
+from pv4fad.errors import StoreError
 from pv4fad.parties.disk_store import DiskStore
-from pv4fad.parties.sealing import passphrase_for
+from pv4fad.parties.party import BANK, role_of
 from pv4fad.parties.store_file import party_of
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon
 from pv4fad.privacy.ledger import Ledger, read_ledger, set_limit
@@ -62,7 +64,10 @@ def set_limit_command(
 
 
 def _open(folder: Path, key_file: Path | None) -> DiskStore:
-    return DiskStore.open(folder, passphrase_for(party_of(folder), key_file=key_file))
+    party = party_of(folder)
+    if role_of(party) != BANK:
+        raise StoreError(f"{folder} is the store of the {party}: only banks keep a ledger")
+    return DiskStore.open(folder, given_passphrase(party, key_file))
 
 
 def _amount(epsilon: Epsilon | None) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import sys
 from typing import Annotated
 
 import click
 import typer
+from click.exceptions import NoArgsIsHelpError
 from rich.markup import escape
 
 from pv4fad import __version__
@@ -92,12 +95,21 @@ def main() -> None:
         fail(escape(str(error)), 2)
     except Pv4fadError as error:
         fail(escape(str(error)), 1)
+    except NoArgsIsHelpError:
+        sys.exit(2)  # the help has been printed
     except click.ClickException as error:
         fail(escape(error.format_message()), 2)
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted", 130)
     except OSError as error:
-        fail(escape(f"{error.filename or 'file'}: {error.strerror or error}"), 2)
+        fail(escape(_said(error)), 2)
+
+
+def _said(error: OSError) -> str:
+    """Where and what, and what to do about a full disk."""
+    where = f"{error.filename}: " if error.filename else ""
+    full = error.errno == errno.ENOSPC or "No space left" in str(error)
+    return f"{where}{error.strerror or error}" + "; make room and repeat the command" * full
 
 
 if __name__ == "__main__":

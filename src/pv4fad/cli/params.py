@@ -29,16 +29,21 @@ from pv4fad.protocol.parameters import (
 )
 from pv4fad.protocol.tables import padded
 
+_MOST = 10**9  # accounts
+
 
 def command(
     *,
     pns_accounts: Annotated[
-        int, typer.Option("--pns-accounts", min=1, help="Accounts of the payment network.")
+        int,
+        typer.Option("--pns-accounts", min=1, max=_MOST, help="Accounts of the payment network."),
     ],
     bank_accounts: Annotated[
-        int, typer.Option("--bank-accounts", min=1, help="Accounts of each bank.")
+        int, typer.Option("--bank-accounts", min=1, max=_MOST, help="Accounts of each bank.")
     ],
-    banks: Annotated[int, typer.Option("--banks", min=1, help="Banks that take part.")] = 1,
+    banks: Annotated[
+        int, typer.Option("--banks", min=1, max=1000, help="Banks that take part.")
+    ] = 1,
     trees: Annotated[int, typer.Option("--trees", min=1)] = 12,
     groups: Annotated[int, typer.Option("--groups", min=1, help="Groups per tree.")] = 34,
     sets: Annotated[int, typer.Option("--sets", min=1, max=2, help="Sets per bank node.")] = 1,

@@ -11,13 +11,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out
+from pv4fad.cli.federation_key import given_passphrase, new_passphrase
 from pv4fad.errors import ParameterError
+from pv4fad.files import whole_file
 from pv4fad.flower.card import ROLES, PartyCard, Role, federation_id
+from pv4fad.flower.certificates import read_certificate
 from pv4fad.flower.checking import check_party
 from pv4fad.flower.network_member import abandon
 from pv4fad.flower.new_party import NewParty, create_party, renew_card
 from pv4fad.flower.party_folder import PartyFolder
-from pv4fad.parties.sealing import Passphrase, create_key_file, passphrase_for
+from pv4fad.parties.sealing import Passphrase
 from pv4fad.privacy.epsilon import parse_epsilon
 
 app = typer.Typer(help="One organisation's part in a deployed federation.", no_args_is_help=True)
@@ -75,10 +78,6 @@ def init(
     party = name or (role if role != "bank" else "")
     if not party:
         raise ParameterError("--name is missing: what the others call this bank")
-    if key_file is not None and not key_file.exists():
-        passphrase = create_key_file(key_file)
-    else:
-        passphrase = passphrase_for(party, key_file=key_file, confirm=True)
     new = NewParty(
         known,
         party,
@@ -90,7 +89,7 @@ def init(
         runtime_port,
         own_authority,
     )
-    card = create_party(folder, new, passphrase)
+    card = create_party(folder, new, lambda: new_passphrase(party, key_file))
     out.print(escape(f"{party} is in {folder}. Give {folder / 'card.json'} to all others."))
     out.print(f"fingerprint of the card: [bold]{card.fingerprint}[/]")
     if role == "aggregator":
@@ -108,6 +107,7 @@ def card(
 ) -> None:
     """Print this party's card, for the others."""
     own = PartyFolder(folder)
+    own.settings()
     out.print(escape((renew_card(own) if renew else own.own_card()).to_json()), soft_wrap=True)
 
 
@@ -123,11 +123,12 @@ def join(
     """Take in the cards of the others. Compare fingerprints with them, by telephone say."""
     own = PartyFolder(folder)
     own.settings()
+    authority = None if root_certificate is None else read_certificate(root_certificate)
     for path in cards:
         own.import_card(path)
-    if root_certificate is not None:
-        target = own.file(own.settings().root_certificate)
-        target.write_bytes(root_certificate.read_bytes())
+    if authority is not None:
+        with whole_file(own.file(own.settings().root_certificate)) as file:
+            file.write(authority)
     _print_cards(own.cards())
 
 
@@ -170,7 +171,7 @@ def abandon_command(folder: Folder, key_file: KeyFile = None) -> None:
 
 
 def _passphrase(folder: PartyFolder, key_file: Path | None) -> Passphrase:
-    return passphrase_for(folder.settings().name, key_file=key_file)
+    return given_passphrase(folder.settings().name, key_file)
 
 
 def _print_cards(cards: dict[str, PartyCard]) -> None:

@@ -11,15 +11,15 @@ from rich.markup import escape
 
 from pv4fad.cli.console import out
 from pv4fad.cli.evaluate import Joined, Predictions
-from pv4fad.cli.federation_key import KeyFile, federation_passphrase
+from pv4fad.cli.federation_key import federation_passphrase
 from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
+from pv4fad.files import require_new_file
 from pv4fad.parties.sealing import ENVIRONMENT, Passphrase
 from pv4fad.report.content import gather
 from pv4fad.report.page import write_page
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.partition import scoring_splits
-from pv4fad.runs.predictions import require_new_file
 
 
 def command(
@@ -37,7 +37,14 @@ def command(
     scenario: Annotated[
         str | None, typer.Option(help="Which scenario, if DIR has several.")
     ] = None,
-    key_file: KeyFile = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            help="File with the passphrase of all stores; otherwise PV4FAD_PASSPHRASE or"
+            " PV4FAD_PASSPHRASE_FILE. Without any, ledgers are left out.",
+        ),
+    ] = None,
 ) -> None:
     """Write a report on a run: what was found, what is private, who saw what, what it cost.
 

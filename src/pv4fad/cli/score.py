@@ -14,13 +14,14 @@ from pv4fad.cli.phases import cost_table, phase_display
 from pv4fad.detection.recipe import checked_combiner
 from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
 from pv4fad.errors import BudgetError, WorkerError
+from pv4fad.files import require_new_file
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.runs.document import SCORING_IS_OUTSIDE
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.partition import scoring_splits
-from pv4fad.runs.predictions import require_new_file
 from pv4fad.runs.scoring import Scored, score
 from pv4fad.runs.scoring_meter import SCORING_PHASES
+from pv4fad.runs.scoring_record import record_path
 from pv4fad.runs.scoring_rows import Batching
 from pv4fad.runs.site import Site
 
@@ -65,7 +66,9 @@ def command(
     ] = Batching.layers,
     bank_layers_per_day: Annotated[
         int,
-        typer.Option(help="Layers that every bank answers per table and day (a bank's own limit)."),
+        typer.Option(
+            min=1, help="Layers that every bank answers per table and day (a bank's own limit)."
+        ),
     ] = DEFAULT_LAYERS_PER_DAY,
     workers: Annotated[
         int | None, typer.Option(help="Worker processes. Default: one per core.")
@@ -84,6 +87,7 @@ def command(
     target = RunFolder(run)
     target.require_finished()
     require_new_file(predictions)
+    require_new_file(record_path(predictions))
     batching = Batching(batch, layers)
     chosen = None if combiner is None else checked_combiner(combiner)
     if chosen == "stacked":
@@ -104,7 +108,7 @@ def command(
                 combiner=chosen,
                 report=report,
             )
-    except (BudgetError, WorkerError, KeyboardInterrupt):
+    except (BudgetError, WorkerError, OSError, KeyboardInterrupt):
         err.print("Not finished; the same command carries on where it was.", soft_wrap=True)
         raise
     if as_json:

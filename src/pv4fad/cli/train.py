@@ -122,7 +122,12 @@ def command(
     target = RunFolder(run)
     known = target.require_unfinished().privacy.epsilon if carry_on else None
     options = _options(given, known)
-    if not carry_on:
+    if carry_on and "bank_limit" in given:
+        raise ParameterError(
+            f"bank_limit: the banks of this run have their limits; pv4fad ledger set-limit"
+            f" {run}/BANK changes one"
+        )
+    if not carry_on and not target.is_unfinished:
         target.require_new()
     split = training_split(folder, options.scenario)
     _announce(options, new=not carry_on)
@@ -141,12 +146,12 @@ def command(
             else:
                 document = train(split, target, options.settings(), site, report)
     except BaseException:
-        _say_how_to_resume(target, folder)
+        _say_how_to_go_on(target, folder, key_file)
         raise
     if as_json:
         print_json(document.model_dump(mode="json"))
     else:
-        _print_summary(document, run, folder)
+        _print_summary(document, run, folder, key_file)
 
 
 def _options(given: dict[str, Any], known_epsilon: str | None) -> TrainingOptions:
@@ -177,18 +182,21 @@ def _announce(options: TrainingOptions, *, new: bool) -> None:
     err.print(f"[bold yellow]{text}[/]", soft_wrap=True)
 
 
-def _say_how_to_resume(target: RunFolder, folder: Path) -> None:
+def _say_how_to_go_on(target: RunFolder, folder: Path, key_file: Path | None) -> None:
     document = target.read()
-    if document is not None and document.state == "unfinished":
-        err.print(
-            f"The run in {target.path} is not finished. To carry on:"
-            f" pv4fad train {folder} --out {target.path} --resume",
-            markup=False,
-            soft_wrap=True,
-        )
+    if document is None or document.state == "finished":
+        return
+    how = f"To carry on: pv4fad train {folder} --out {target.path} --resume{_key(key_file)}"
+    if not document.traffic:
+        how = "Nothing of it was sent yet: repeat the command."
+    err.print(f"The run in {target.path} is not finished. {how}", markup=False, soft_wrap=True)
 
 
-def _print_summary(document: RunDocument, run: Path, folder: Path) -> None:
+def _key(key_file: Path | None) -> str:
+    return "" if key_file is None else f" --key-file {key_file}"
+
+
+def _print_summary(document: RunDocument, run: Path, folder: Path, key_file: Path | None) -> None:
     sizes, parameters = document.sizes, document.parameters
     table = Table(title=f"Run {document.run_id}", show_header=False)
     table.add_row("parties", f"payment network, aggregator, {', '.join(parameters.banks)}")
@@ -223,4 +231,5 @@ def _print_summary(document: RunDocument, run: Path, folder: Path) -> None:
         if parameters.epsilon == "none"
         else f"pv4fad ledger show {run / next(iter(parameters.banks))}"
     )
-    out.print(escape(f"The run is in {run}. Next: {next_command}"), soft_wrap=True)
+    text = f"The run is in {run}. Next: {next_command}{_key(key_file)}"
+    out.print(escape(text), soft_wrap=True)

@@ -89,14 +89,21 @@ def sign_with_new_authority(request_path: Path, certificate: Path, authority: Pa
     _write_new(authority, root.public_bytes(pem), 0o644)
 
 
-def certificate_valid_until(path: Path) -> datetime:
-    """When a certificate ends; `DataError` if the file holds none, or it is not valid now."""
+def read_certificate(path: Path) -> bytes:
+    """A certificate as it is in its file; `DataError` if there is none."""
     try:
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        data = path.read_bytes()
+        x509.load_pem_x509_certificate(data)
     except FileNotFoundError:
         raise DataError(f"{path}: is missing") from None
     except ValueError:
         raise DataError(f"{path}: holds no certificate") from None
+    return data
+
+
+def certificate_valid_until(path: Path) -> datetime:
+    """When a certificate ends; `DataError` if the file holds none, or it is not valid now."""
+    certificate = x509.load_pem_x509_certificate(read_certificate(path))
     now = datetime.now(UTC)
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
         raise DataError(f"{path}: the certificate is not valid at this time")

@@ -6,12 +6,16 @@ certificate that proves who the SuperLink is.
 
 from __future__ import annotations
 
+import shutil
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pv4fad.errors import DataError, ParameterError, StoreError
+from pv4fad.data.loading import load_transactions
+from pv4fad.errors import DataError, ParameterError, ProtocolError, StoreError
+from pv4fad.files import write_whole
 from pv4fad.flower.card import PartyCard, Role
 from pv4fad.flower.certificates import new_node_key, new_request, sign_with_new_authority
 from pv4fad.flower.party_folder import (
@@ -20,7 +24,6 @@ from pv4fad.flower.party_folder import (
     PartyFolder,
     create_identity,
     settings_of,
-    write_private,
 )
 from pv4fad.parties.disk_store import DiskStore
 from pv4fad.parties.party import AGGREGATOR, BANK, PAYMENT_NETWORK
@@ -52,8 +55,12 @@ class NewParty:
     """The aggregator: sign the SuperLink's certificate here, for a trial."""
 
 
-def create_party(path: Path, new: NewParty, passphrase: Passphrase) -> PartyCard:
-    """Make the folder, which must be new or empty; returns the card for the others."""
+def create_party(path: Path, new: NewParty, passphrase: Callable[[], Passphrase]) -> PartyCard:
+    """Make the folder, which must be new or empty; returns the card for the others.
+
+    `passphrase` is asked for when all else is known to be right.  If something fails, nothing of
+    the folder is left.
+    """
     _require_sensible(new)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise StoreError(f"{path}: holds files already; name a new or empty folder")
@@ -63,16 +70,36 @@ def create_party(path: Path, new: NewParty, passphrase: Passphrase) -> PartyCard
         accounts = load_bank(new.data)
         bics = tuple(accounts["Bank"].cast(str).unique().sort())
         n_accounts = padded(accounts.height)
+    elif new.data is not None:
+        load_transactions(new.data, labels_required=True)
     text = _settings_text(new)
     settings = settings_of(tomllib.loads(text))
-    host, _ = settings.address  # nothing is made before all of it is known to be right
+    host, _ = settings.address
+    given = passphrase()
+    try:
+        return _make(path, new, given, text=text, host=host, bics=bics, n_accounts=n_accounts)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def _make(
+    path: Path,
+    new: NewParty,
+    passphrase: Passphrase,
+    *,
+    text: str,
+    host: str,
+    bics: tuple[str, ...],
+    n_accounts: int,
+) -> PartyCard:
     with DiskStore.create(path, new.name, passphrase) as store:
         identity = create_identity(store).public()
         if new.limit is not None:
             with store.transaction() as tx:
                 set_limit(tx, new.limit, datetime.now(UTC))
     folder = PartyFolder(path)
-    write_private(folder.path / SETTINGS_FILE, text)
+    write_whole(folder.path / SETTINGS_FILE, text, private=True)
     node_key = _make_keys(folder, host, new)
     card = PartyCard(
         role=new.role,
@@ -82,7 +109,7 @@ def create_party(path: Path, new: NewParty, passphrase: Passphrase) -> PartyCard
         bics=bics,
         accounts=n_accounts,
     )
-    write_private(folder.path / CARD_FILE, card.to_json())
+    write_whole(folder.path / CARD_FILE, card.to_json(), private=True)
     return card
 
 
@@ -98,7 +125,7 @@ def renew_card(folder: PartyFolder) -> PartyCard:
             "accounts": padded(accounts.height),
         }
     )
-    write_private(folder.path / CARD_FILE, card.to_json())
+    write_whole(folder.path / CARD_FILE, card.to_json(), private=True)
     return card
 
 
@@ -106,14 +133,29 @@ def _require_sensible(new: NewParty) -> None:
     fixed = {"payment-network": PAYMENT_NETWORK, "aggregator": AGGREGATOR}.get(new.role, new.name)
     if new.name != fixed or (new.role == BANK and new.name in (PAYMENT_NETWORK, AGGREGATOR)):
         raise ParameterError(f"name {new.name!r}: a party of role {new.role} cannot have it")
-    Address(new.name, new.name, "run")  # refuses names that no message could carry
+    try:
+        Address(new.name, new.name, "run")
+    except ProtocolError:  # no message could carry it
+        raise ParameterError(
+            f"name {new.name!r}: give up to 128 letters, digits, dots, dashes and underscores"
+        ) from None
     if new.role != AGGREGATOR and new.data is None:
         raise DataError("--data is missing: the file that this party brings")
     if new.role == BANK and new.limit is None:
         raise ParameterError("--limit is missing: the ε that this bank allows in total, such as 3")
     for file in (new.data, new.new_transactions):
         if file is not None and not file.is_file():
-            raise DataError(f"{file}: is not there")
+            raise DataError(f"{file}: {'is a folder, not a file' if file.is_dir() else 'missing'}")
+    for option, value, role in (
+        ("--epsilon", new.epsilon, PAYMENT_NETWORK),
+        ("--new-transactions", new.new_transactions, PAYMENT_NETWORK),
+        ("--limit", new.limit, BANK),
+        ("--own-authority", new.own_authority or None, AGGREGATOR),
+    ):
+        if value is not None and new.role != role:
+            raise ParameterError(f"{option}: for a party of role {role} only")
+    if new.role == AGGREGATOR and new.data is not None:
+        raise ParameterError("--data: the aggregator brings none")
 
 
 def _make_keys(folder: PartyFolder, host: str, new: NewParty) -> str:

@@ -12,7 +12,6 @@ status.json            aggregator: how the federation is doing
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from pv4fad.errors import DataError, ParameterError, StoreError
+from pv4fad.files import write_whole
 from pv4fad.flower.card import PartyCard, Role, read_card, require_complete
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
@@ -149,7 +149,7 @@ class PartyFolder:
                 f" delete {kept} and repeat"
             )
         target.mkdir(mode=0o700, exist_ok=True)
-        write_private(kept, card.to_json())
+        write_whole(kept, card.to_json(), private=True)
         return card
 
     # Secrets.
@@ -164,7 +164,7 @@ class PartyFolder:
 
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ParameterError(f"address {address!r}: write host:port")
     return host.strip("[]"), int(port)
 
@@ -187,12 +187,3 @@ def read_identity(store: Store) -> Identity:
             f"the store of {store.party} holds no keys: make it with pv4fad party init"
         )
     return Identity.from_bytes(raw)
-
-
-def write_private(path: Path, text: str) -> None:
-    """A file for its owner only, replaced in one piece."""
-    new = path.with_name(f".{path.name}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    new.replace(path)

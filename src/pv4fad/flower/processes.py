@@ -7,6 +7,7 @@ folder inside the party's folder, and without the passphrase in their environmen
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,8 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pv4fad.errors import DataError, StoreError
+from pv4fad.files import write_whole
 from pv4fad.flower.card import PartyCard
-from pv4fad.flower.party_folder import PartyFolder, PartySettings, write_private
+from pv4fad.flower.party_folder import PartyFolder, PartySettings
 from pv4fad.parties.party import AGGREGATOR
 from pv4fad.parties.sealing import ENVIRONMENT as PASSPHRASE_VARIABLE
 
@@ -153,10 +155,11 @@ class Control:
         self._folder = folder
         self._environment = flower_environment(folder)
         root = folder.file(settings.root_certificate)
-        write_private(
+        write_whole(
             folder.path / "flower" / "config.toml",
             f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
             f'address = "{settings.superlink}"\nroot-certificates = "{root}"\n',
+            private=True,
         )
 
     def register(self, cards: Mapping[str, PartyCard]) -> None:
@@ -170,7 +173,7 @@ class Control:
             if key.is_file() and key.read_text(encoding="utf-8") == card.node_key:
                 continue
             new = nodes / f"{name}.new.pub"
-            write_private(new, card.node_key)
+            write_whole(new, card.node_key, private=True)
             self._call("supernode", "register", str(new), CONNECTION, "--name", name)
             new.replace(key)
 
@@ -195,9 +198,17 @@ class Control:
                 f" {_ANSWERS_WITHIN_S:.0f} s; is pv4fad party run running at the aggregator?"
             ) from None
         if done.returncode != 0:
-            what = (done.stderr or done.stdout).strip().splitlines()
-            raise StoreError(f"flwr {' '.join(arguments[:2])}: {what[-1] if what else 'failed'}")
+            raise StoreError(f"flwr {arguments[0]}: {_plain(done.stderr or done.stdout)}")
         return done.stdout
+
+
+def _plain(text: str) -> str:
+    """What Flower says in a box, as one line."""
+    words = re.sub("[\u2500-\u257f]", " ", text).split()
+    said = " ".join(words) or "failed"
+    if "unavailable" in said:
+        return "the SuperLink does not answer; is pv4fad party run running at the aggregator?"
+    return said
 
 
 def wait_until_listening(host: str, port: int, process: Popen, patience_s: float = 60.0) -> None:

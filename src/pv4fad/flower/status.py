@@ -5,7 +5,6 @@ Everything in it is what the relay sees anyway: names, sizes, times, kinds of er
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from pv4fad.errors import ParameterError, StoreError
+from pv4fad.files import write_whole
 from pv4fad.flower.envelope import Fragment
 from pv4fad.flower.exchange import Job, Reply
 from pv4fad.forest.validated import ValidatedModel
@@ -136,11 +136,7 @@ class Journal:
         status = self._status.model_copy(
             update={"parties": dict(self._hops), "sent": tuple(self._sent.values())}
         )
-        new = self._path.with_name(f".{STATUS_FILE}.new")
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(status.model_dump_json(indent=2) + "\n")
-        new.replace(self._path)
+        write_whole(self._path, status.model_dump_json(indent=2) + "\n", private=True)
 
 
 def is_relay_gone(folder: Path) -> bool:

@@ -32,6 +32,8 @@ Result = TypeVar("Result")
 Running: TypeAlias = Future[tuple[Result, int, float, int]]  # result, process, CPU s, peak bytes
 Pending: TypeAlias = deque[Running[Result]]
 
+_MOST_WORKERS = 1024
+
 
 @dataclass
 class Usage:
@@ -46,8 +48,8 @@ class WorkerPool(Closing):
 
     def __init__(self, n_workers: int | None = None) -> None:
         self.n_workers = available_cores() if n_workers is None else n_workers
-        if self.n_workers < 0:
-            raise ParameterError(f"workers must be 0 or more, not {n_workers}")
+        if not 0 <= self.n_workers <= _MOST_WORKERS:
+            raise ParameterError(f"workers {n_workers}: give 0 to {_MOST_WORKERS}")
         self.usage = Usage()
         self._executor: ProcessPoolExecutor | None = None
 

@@ -50,7 +50,7 @@ class Party(ABC):
         if message.address.receiver != self.name:
             raise ProtocolError(f"a message for {message.address.receiver} reached {self.name}")
         expect(
-            _role_of(message.address.sender) in self.accepts.get(type(message), ()),
+            role_of(message.address.sender) in self.accepts.get(type(message), ()),
             message,
             f"{self.name} takes no such message from this sender",
         )
@@ -179,7 +179,8 @@ def acknowledge_previous(run: RunRecords, tx: Transaction, chain: str, message: 
     run.put(f"chain/{chain}", message_id(message).encode())
 
 
-def _role_of(name: str) -> str:
+def role_of(name: str) -> str:
+    """payment-network, aggregator or bank."""
     return name if name in NOT_BANKS else BANK
 
 

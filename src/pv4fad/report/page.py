@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from pv4fad.data.schema import LABEL
 from pv4fad.evaluation.evaluate import ALONE, JOINT
+from pv4fad.files import write_whole
 from pv4fad.report.canvas import Figure
 from pv4fad.report.content import ReportContent
 from pv4fad.report.costs import cost_figures
@@ -72,9 +72,7 @@ def page(content: ReportContent) -> str:
 
 def write_page(path: Path, content: ReportContent) -> None:
     """A new file.  Alerts follow from flags: for the eyes of the owner, who may pass it on."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(page(content))
+    write_whole(path, page(content), private=True)
 
 
 def _header(content: ReportContent) -> Markup:

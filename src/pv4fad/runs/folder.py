@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pv4fad.errors import StoreError
+from pv4fad.files import write_whole
 from pv4fad.parties.disk_store import DiskStore
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.parties.store_file import holds_store
@@ -40,6 +41,12 @@ class RunFolder:
         except UnicodeDecodeError:
             raise StoreError(f"{self.path / RUN_FILE} is not text: it is damaged") from None
         return RunDocument.from_json(text, str(self.path / RUN_FILE))
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a run was begun here and has not come to its end."""
+        document = self.read()
+        return document is not None and document.state == "unfinished"
 
     def require_new(self) -> None:
         """Refuse a folder in which a run, or anything else, already is."""
@@ -84,12 +91,7 @@ class RunFolder:
     def write(self, document: RunDocument) -> None:
         """Replace run.json: a reader sees the old one or the new one."""
         self.path.mkdir(parents=True, exist_ok=True)
-        new = self.path / _NEW_RUN_FILE
-        with new.open("w", encoding="utf-8") as file:
-            file.write(document.to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.path / RUN_FILE)
+        write_whole(self.path / RUN_FILE, document.to_json())
 
     @contextmanager
     def stores(

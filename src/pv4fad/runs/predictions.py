@@ -10,7 +10,6 @@ RedLabels                                 whether the payment network knows how 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from pv4fad.data.challenge import PREDICTIONS_FORMAT_FILE
 from pv4fad.errors import DataError
+from pv4fad.files import whole_file
 from pv4fad.forest.reasons import reasons
 from pv4fad.forest.structure import Forest
 from pv4fad.forest.votes import green_votes, predictions
@@ -93,24 +93,8 @@ def in_order(table: pl.DataFrame, order: pl.Series | None) -> pl.DataFrame:
     return order.to_frame().join(table, on="MessageId", how="left", maintain_order="left")
 
 
-def require_new_file(path: Path) -> None:
-    """Refuse to overwrite, and what cannot be written."""
-    if path.exists() or path.is_symlink():
-        raise DataError(f"{path}: is there already; name another file")
-    if not path.parent.is_dir():
-        raise DataError(f"{path}: there is no folder {path.parent}")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise DataError(f"{path}: no permission to write in {path.parent}")
-
-
 def write_predictions(path: Path, table: pl.DataFrame) -> None:
     """All of it or nothing."""
-    new = path.parent / f".{path.name}.new"
-    new.unlink(missing_ok=True)  # of a run that was killed here
     # Votes follow from flags: for the eyes of the owner only, like the stores.
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with whole_file(path, private=True) as file:
         table.write_csv(file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

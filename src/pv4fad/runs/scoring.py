@@ -25,6 +25,7 @@ from pv4fad.detection.recipe import Combiner
 from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
 from pv4fad.errors import DataError
 from pv4fad.federation import LedFederation
+from pv4fad.files import require_new_file
 from pv4fad.forest.structure import Forest
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.scoring_tables import stored_forest
@@ -37,7 +38,6 @@ from pv4fad.runs.new_run import read_training_record
 from pv4fad.runs.predictions import (
     in_order,
     prediction_table,
-    require_new_file,
     require_order_fits,
     required_order,
     write_predictions,

@@ -9,7 +9,6 @@ the costs of its last call.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 from pv4fad import __version__
 from pv4fad.detection.recipe import Combiner
 from pv4fad.errors import DataError, ParameterError
+from pv4fad.files import write_whole
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.runs.meter import PhaseCost, Traffic
 
@@ -43,13 +43,8 @@ def record_path(predictions: Path) -> Path:
 
 def write_record(predictions: Path, record: ScoringRecord) -> None:
     """All of it or nothing; for the eyes of the owner only."""
-    path = record_path(predictions)
-    new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)  # of a run that was killed here
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(record.model_dump_json(indent=2) + "\n")
-    new.replace(path)
+    text = record.model_dump_json(indent=2) + "\n"
+    write_whole(record_path(predictions), text, private=True)
 
 
 def read_record(predictions: Path) -> ScoringRecord | None:

@@ -73,6 +73,13 @@ class TrainingSettings(ValidatedModel):
             value = str(value)
         return epsilon_text(parse_epsilon(value)) if isinstance(value, str) else value
 
+    @field_validator("epsilon")
+    @classmethod
+    def _above_zero(cls, value: str) -> str:
+        if value == "0":
+            raise ParameterError("epsilon 0: no run has none; give more, such as 1")
+        return value
+
     @model_validator(mode="after")
     def _height_fits(self) -> TrainingSettings:
         if self.structure == "template" and self.tree_height > _HIGHEST_TEMPLATE:

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pv4fad.errors import ParameterError, ProtocolError
+from pv4fad.errors import ParameterError, ProtocolError, StoreError
 from pv4fad.federation import LedFederation
 from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
 from pv4fad.parties.sealing import Passphrase
@@ -49,8 +49,16 @@ def train(
     site: Site,
     report: Report = lambda _: None,
 ) -> RunDocument:
-    """Train on a split folder of the challenge layout; the run folder must be new."""
-    folder.require_new()
+    """Train on a split folder of the challenge layout; the run folder must be new.
+
+    Or hold a run of which nothing was sent: nobody has learnt or spent anything by it.
+    """
+    document = folder.read()
+    if document is None or (
+        document.state == "finished"
+        or _training_of_proposed_run(folder, document, site.passphrase) is not None
+    ):
+        folder.require_new()
     return _start(split, folder, settings, site, report)
 
 
@@ -65,12 +73,10 @@ def resume(
     document = folder.require_unfinished()
     private = _training_of_proposed_run(folder, document, site.passphrase)
     if private is None:
-        # Nothing has been sent, so nobody has learnt or spent anything: it can begin anew.
-        if "epsilon" not in given:
-            raise ParameterError(
-                f"the run in {folder.path} was interrupted before it began: give all options again"
-            )
-        return _start(split, folder, TrainingSettings(**given), site, report)
+        raise StoreError(
+            f"nothing was sent yet of the run in {folder.path}: repeat the whole command that"
+            " began it, without --resume"
+        )
     _require_same_settings(private.settings, given)
     # Of the payment network everything is in its store; the banks read their files again.
     accounts, schema = load_banks(split, folder, document), document.parameters.atoms

@@ -1,0 +1,80 @@
+"""Files that appear in one piece: whoever looks sees the old one, the new one, or none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from pv4fad.errors import DataError
+
+
+@contextmanager
+def whole_file(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
+    """Written under another name, then put in its place; if that fails, nothing is left of it.
+
+    `private`: for its owner's eyes only.
+    """
+    path = path.resolve()
+    if _is_device(path):
+        with path.open("wb") as file:
+            yield file
+        return
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.unlink(missing_ok=True)  # of a process that was killed here
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(new, flags, 0o600 if private else 0o666), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+        raise
+
+
+def write_whole(path: Path, text: str, *, private: bool = False) -> None:
+    """A text in one piece."""
+    with whole_file(path, private=private) as file:
+        file.write(text.encode())
+
+
+def require_new_file(path: Path) -> None:
+    """Refuse to overwrite, and what cannot be written."""
+    if path.exists() or path.is_symlink():
+        raise DataError(f"{path}: is there already; name another file")
+    require_writable(path)
+
+
+def require_writable(*paths: Path | None) -> None:
+    """Refuse a place where no file can be written, before any work is done for it."""
+    for path in paths:
+        if path is not None:
+            _require_writable(path)
+
+
+def _require_writable(path: Path) -> None:
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; name a file")
+    if _is_device(path):
+        return
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: there is no folder {path.parent}")
+    probe = path.with_name(f".{path.name}.probe")
+    try:
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT, 0o600))
+        probe.unlink()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DataError(f"{path}: cannot be written there ({reason}); name another file") from None
+
+
+def _is_device(path: Path) -> bool:
+    """Such as /dev/stdout: nothing that could be replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,14 +18,14 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
 
     `private`: for its owner's eyes only.
     """
-    path = path.resolve()
     if _is_device(path):
         with path.open("wb") as file:
             yield file
         return
-    new = path.with_name(f".{path.name}.new")
+    path = path.resolve()
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        new.unlink(missing_ok=True)  # of a process that was killed here
+        new.unlink(missing_ok=True)  # of a process with this number that was killed here
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(os.open(new, flags, 0o600 if private else 0o666), "wb") as file:
             yield file
@@ -66,15 +67,16 @@ def _require_writable(path: Path) -> None:
         return
     if not path.parent.is_dir():
         raise DataError(f"{path}: there is no folder {path.parent}")
-    probe = path.with_name(f".{path.name}.probe")
     try:
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT, 0o600))
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"{path}: cannot be written there ({reason}); name another file") from None
 
 
 def _is_device(path: Path) -> bool:
-    """Such as /dev/stdout: nothing that could be replaced."""
-    return path.exists() and not path.is_file() and not path.is_dir()
+    """Such as /dev/stdout, wherever that leads: nothing that could be replaced."""
+    if not path.exists() or path.is_dir():
+        return False
+    return not path.is_file() or path.absolute().parts[1:2] in (("dev",), ("proc",))

@@ -206,9 +206,11 @@ def beating(journal):
 
     thread = threading.Thread(target=beat)
     thread.start()
-    yield
-    over.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_flower_runs_without_telemetry_update_check_and_passphrase(parties, pv4fad):

@@ -226,8 +226,21 @@ def test_changed_records_stop_a_scoring_until_all_accounts_are_matched_anew(tmp_
     federation.start(PAYMENT_NETWORK)
     with refused():
         federation.run("score", 4)
-    assert federation.run("refresh", 5).state == "finished"
-    assert federation.run("score", 6).state == "finished"
+    # Interrupted when the new join is about to be in force; then the records change once more.
+    with pytest.MonkeyPatch.context() as patch:
+        sealed = record_seals(patch)
+
+        def stop(_federation, _party, request):
+            kinds = {sealed.messages[one.envelope][0] for one in request.fragments}
+            if "tables-in-force" in kinds:
+                raise KeyboardInterrupt
+            return True
+
+        with pytest.raises(KeyboardInterrupt):
+            federation.run("refresh", 5, stop)
+    file.write_text(file.read_text().replace(",07\n", ",04\n"))
+    assert federation.run("refresh", 6).state == "finished"
+    assert federation.run("score", 7).state == "finished"
     assert verified(federation, 3, before).all_equal
     assert len(read_ledger(federation.stores["bank01"]).expenses) == 1
     federation.close()

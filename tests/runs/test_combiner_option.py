@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import polars as pl
@@ -53,6 +54,34 @@ def test_every_combiner_scores_and_equals_the_trusted_third_party(run, tmp_path,
         scores[combiner] = pl.read_csv(out)["Score"]
     assert not scores[None].equals(scores["votes"])
     assert not scores[None].equals(scores["stacked"])
+
+
+def test_labelled_rows_are_scored_once_even_if_the_disk_is_full(run, tmp_path, pv4fad, monkeypatch):
+    folder, data = run
+    out = tmp_path / "first.csv"
+    words = ("score", folder, data, "--combiner", "stacked", "--json", *FEW_LAYERS, "--out")
+
+    def full(path, _):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pv4fad.runs.scoring.write_predictions", full)
+        code, _, errors = pv4fad(*words, out)
+    assert code == 2
+    assert "the same command carries on" in errors
+    assert "first.csv: No space left on device; make room" in errors
+    assert OUTSIDE_THE_CLAIM[:50] in (folder / "run.json").read_text()
+    code, text, errors = pv4fad(*words, out)
+    assert code == 0, errors
+    assert json.loads(text)["layers"] == 0  # everything had been asked
+    assert pv4fad("verify", folder, data, "--predictions", out)[0] == 0
+    asked = json.loads(pv4fad(*words, tmp_path / "second.csv")[1])["layers"]
+    new = json.loads(pv4fad(*words[:3], *words[5:], tmp_path / "third.csv")[1])["layers"]
+    assert asked == new  # about the new transactions only
+    assert pl.read_csv(out).equals(pl.read_csv(tmp_path / "second.csv"))
+    (tmp_path / "other.record.json").write_text("precious")
+    code, _, errors = pv4fad(*words, tmp_path / "other.csv")
+    assert (code, "other.record.json" in errors) == (2, True)
 
 
 def test_what_cannot_be_combined_is_refused_before_anybody_is_asked(run, tmp_path, pv4fad):

@@ -178,7 +178,7 @@ def test_a_run_stopped_before_its_first_message_begins_anew(data, tmp_path, pv4f
     options = _train(data, run, "1", "--trees", "6")
     code, _, error = pv4fad(*options)
     assert code == 1
-    assert "Nothing of it was sent yet: repeat the command." in error
+    assert "Repeat the command that began it, without --resume." in error
     code, _, error = pv4fad(*_train(data, run, "1"), "--resume")
     assert code == 2
     assert "nothing was sent yet" in error

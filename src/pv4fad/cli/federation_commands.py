@@ -72,7 +72,7 @@ def status(
         print_json(found.model_dump(mode="json"))
         return
     _print(found)
-    if found.state == "running" and not relay_gives_sign_of_life(folder):
+    if found.state == "running" and _is_gone(folder, found):
         raise StoreError(_GONE)
 
 
@@ -89,7 +89,7 @@ def _carry_through(folder: Path, job: Job) -> None:
     if before is None and job == "resume":
         raise StoreError(f"{folder}: nothing was started yet")
     if before is not None and before.state == "running":
-        alive = relay_gives_sign_of_life(own.path)
+        alive = not _is_gone(own.path, before)
         if alive or job != "resume":
             what = _UNDER_WAY if alive else _GONE
             raise StoreError(f"job {before.number} ({before.job}): {what}")
@@ -100,6 +100,11 @@ def _carry_through(folder: Path, job: Job) -> None:
     _print(done)
     if done.state == "failed":
         fail(escape(done.error), 1)
+
+
+def _is_gone(folder: Path, running: Status) -> bool:
+    """Whether a job that is said to be running has lost its relay."""
+    return not relay_gives_sign_of_life(folder) and read_status(folder) == running
 
 
 def _follow(folder: Path, number: int) -> Status:
@@ -114,7 +119,7 @@ def _follow(folder: Path, number: int) -> Status:
                 err.print(told, markup=False)
             if found.state != "running":
                 return found
-            if is_relay_gone(folder):
+            if is_relay_gone(folder) and read_status(folder) == found:
                 raise StoreError(_GONE)
         elif time.monotonic() - since > _RELAY_STARTS_WITHIN_S:
             raise StoreError("the SuperLink has not started the relay; its log is in flower/")

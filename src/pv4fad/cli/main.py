@@ -109,7 +109,7 @@ def _said(error: OSError) -> str:
     """Where and what, and what to do about a full disk."""
     where = f"{error.filename}: " if error.filename else ""
     full = error.errno == errno.ENOSPC or "No space left" in str(error)
-    return f"{where}{error.strerror or error}" + "; make room and repeat the command" * full
+    return f"{where}{error.strerror or error}" + "; make room and try again" * full
 
 
 if __name__ == "__main__":

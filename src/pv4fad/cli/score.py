@@ -21,7 +21,7 @@ from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.partition import scoring_splits
 from pv4fad.runs.scoring import Scored, score
 from pv4fad.runs.scoring_meter import SCORING_PHASES
-from pv4fad.runs.scoring_record import record_path
+from pv4fad.runs.scoring_record import read_record
 from pv4fad.runs.scoring_rows import Batching
 from pv4fad.runs.site import Site
 
@@ -87,7 +87,7 @@ def command(
     target = RunFolder(run)
     target.require_finished()
     require_new_file(predictions)
-    require_new_file(record_path(predictions))
+    read_record(predictions)  # of a call that was killed just before the predictions, or none
     batching = Batching(batch, layers)
     chosen = None if combiner is None else checked_combiner(combiner)
     if chosen == "stacked":

@@ -130,7 +130,8 @@ def command(
     if not carry_on and not target.is_unfinished:
         target.require_new()
     split = training_split(folder, options.scenario)
-    _announce(options, new=not carry_on)
+    # Of a run that did not begin, the banks have their ledgers already.
+    _announce(options, new=not carry_on and not target.is_unfinished)
     site = Site(
         federation_passphrase(key_file, new=not carry_on), options.exact_bank_limit, options.workers
     )
@@ -188,7 +189,7 @@ def _say_how_to_go_on(target: RunFolder, folder: Path, key_file: Path | None) ->
         return
     how = f"To carry on: pv4fad train {folder} --out {target.path} --resume{_key(key_file)}"
     if not document.traffic:
-        how = "Nothing of it was sent yet: repeat the command."
+        how = "Repeat the command that began it, without --resume."
     err.print(f"The run in {target.path} is not finished. {how}", markup=False, soft_wrap=True)
 
 

@@ -72,6 +72,8 @@ class RemoteFederation(LedFederation):
     handle: Callable[[bytes], list[bytes]] = field(repr=False)
     is_over: Callable[[], bool] = field(repr=False)
     """Whether what was begun has come to its end."""
+    unanswered: Callable[[], list[bytes]] = field(repr=False)
+    """What may not have arrived and was not sent again when the session began."""
 
     @property
     def bank_accounts(self) -> Mapping[str, int]:
@@ -85,8 +87,7 @@ class RemoteFederation(LedFederation):
             self._send(self.handle(data), observer)
 
     def resume(self, observer: Observer | None = None) -> None:
-        # What may not have arrived was sent again when the session began.
-        self.deliver([], observer)
+        self.deliver(self.unanswered(), observer)
 
     def _send(self, messages: Iterable[bytes], observer: Observer | None) -> None:
         for message in messages:
@@ -125,6 +126,8 @@ class NetworkMember:
         self._new_transactions = new_transactions
         self._training = training
         self._batching = batching
+        self._sent_again = False
+        """Whether everything that may not have arrived was sent again in this session."""
 
     def begin_session(self) -> None:
         """Files are read when a job begins."""
@@ -140,7 +143,7 @@ class NetworkMember:
     def do(self, job: Job, post: Post, *, again: bool, order: str) -> None:
         if job == "check":
             return  # everybody has been reached
-        notes = self._notes()
+        notes, self._sent_again = self._notes(), again
         if again and order == notes.done:
             return  # somebody was started again after this was done, and before all knew
         if job == "resume":
@@ -202,6 +205,7 @@ class NetworkMember:
             notes = self._note(notes.model_copy(update={"doing": "score", "predictions": number}))
         out = self._folder / PREDICTIONS / f"{notes.run_id}-{notes.predictions}.csv"
         if out.exists():  # interrupted just after it was written
+            JobNotes(self._store, notes.run_id).clear()
             return notes
         out.parent.mkdir(mode=0o700, exist_ok=True)
         predict(
@@ -244,7 +248,12 @@ class NetworkMember:
             trained = stage_of(self._store, run_id) == "Trained"
             return trained and self._network.epoch_under_way(run_id) is None
 
-        return RemoteFederation(self._network, (), self._accounts(), post, self.handle, is_over)
+        def unanswered() -> list[bytes]:
+            return [] if self._sent_again else self._network.unanswered()
+
+        return RemoteFederation(
+            self._network, (), self._accounts(), post, self.handle, is_over, unanswered
+        )
 
     def _accounts(self) -> dict[str, int]:
         return {name: card.accounts for name, card in self._cards.items() if card.role == BANK}
@@ -270,15 +279,14 @@ def abandon(store: Store) -> str:
     notes = _read_notes(store)
     if not notes.doing:
         raise StoreError("nothing was interrupted")
+    left = notes.model_copy(update={"doing": ""})
     if notes.doing == "train":
-        given_up = {"run_id": "", "abandoned": (*notes.abandoned, notes.run_id)}
-        with store.transaction() as tx:
-            tx.prune(f"{notes.run_id}/")
+        left = left.model_copy(update={"run_id": "", "abandoned": (*notes.abandoned, notes.run_id)})
     else:
-        given_up = {}
         _drop_work_under_way(PaymentNetwork(store, WorkerPool(0)), notes.run_id)
     with store.transaction() as tx:
-        left = notes.model_copy(update={"doing": "", **given_up})
+        if notes.doing == "train":
+            tx.prune(f"{notes.run_id}/")
         tx.put(_NOTES, left.model_dump_json().encode())
     return notes.run_id
 
@@ -288,7 +296,9 @@ def _drop_work_under_way(network: PaymentNetwork, run_id: str) -> None:
     epoch = network.epoch_under_way(run_id)
     if epoch is not None:
         network.close(run_id, epoch)
-    JobNotes(network.store, run_id).clear()
+    noted = JobNotes(network.store, run_id)
+    noted.clear()
+    noted.write_renewal(None)
 
 
 def _read_notes(store: Store) -> Notes:

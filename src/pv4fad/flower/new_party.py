@@ -32,6 +32,7 @@ from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.tables import padded
 from pv4fad.protocol.wire import Address
+from pv4fad.randomness import secret_bytes
 from pv4fad.runs.bank_files import load_bank
 
 _KEYS = "keys"
@@ -76,11 +77,15 @@ def create_party(path: Path, new: NewParty, passphrase: Callable[[], Passphrase]
     settings = settings_of(tomllib.loads(text))
     host, _ = settings.address
     given = passphrase()
+    # Made beside, then put in its place: a folder that somebody has filled meanwhile stays.
+    made = path.with_name(f".{path.name}.{secret_bytes(4).hex()}.new")
     try:
-        return _make(path, new, given, text=text, host=host, bics=bics, n_accounts=n_accounts)
+        card = _make(made, new, given, text=text, host=host, bics=bics, n_accounts=n_accounts)
+        made.rename(path)
     except BaseException:
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
         raise
+    return card
 
 
 def _make(

@@ -97,6 +97,7 @@ class Relay:
             for party, line in self._lines.items():
                 if self._should_ask(party, line):
                     self._ask(party, line)
+                    self._journal.beat()
             for party, answer in self._carrier.receive():
                 line = self._lines[party]
                 line.under_way = False

@@ -21,7 +21,7 @@ from pv4fad.forest.validated import ValidatedModel
 
 STATUS_FILE = "status.json"
 _WRITE_EVERY_S = 1.0
-_ALIVE_WITHIN_S = 20.0
+_ALIVE_WITHIN_S = 30.0
 
 
 class Hops(ValidatedModel):
@@ -146,8 +146,8 @@ def is_relay_gone(folder: Path) -> bool:
 
 def relay_gives_sign_of_life(folder: Path) -> bool:
     """Waits for one, which comes soon if it comes at all."""
-    silent = _silent_s(folder)
-    while silent < _ALIVE_WITHIN_S:
+    silent, until = _silent_s(folder), time.monotonic() + _ALIVE_WITHIN_S
+    while silent < _ALIVE_WITHIN_S and time.monotonic() < until:
         time.sleep(_WRITE_EVERY_S / 2)
         before, silent = silent, _silent_s(folder)
         if silent < before:

@@ -48,7 +48,9 @@ class AtomSchema:
     def __post_init__(self) -> None:
         names = [family.name for family in self.families]
         if not names or len(set(names)) < len(names):
-            raise ParameterError("an atom schema needs families, all with different names")
+            raise ParameterError(
+                f"atom families {', '.join(names) or 'none'}: give some, all with different names"
+            )
 
     @property
     def n_atoms(self) -> int:

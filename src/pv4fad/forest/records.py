@@ -83,7 +83,7 @@ def record_atoms(
         elif family.name not in slots:
             raise ParameterError(
                 f"this run uses the private slot {family.name!r}: "
-                f"define [slots.{family.name}] in the bank's own configuration"
+                f"define [slots.{family.name}] in slots.toml beside every bank's account file"
             )
         else:
             within = holds(accounts, family.name, slots[family.name])

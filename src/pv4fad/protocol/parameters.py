@@ -106,7 +106,7 @@ class RunParameters(ValidatedModel):
         self._check_names()
         self._check_sizes()
         if (self.epsilon == "none") != (self.noise == "none"):
-            raise ParameterError("epsilon is none exactly if the noise is none")
+            raise ParameterError("epsilon none goes with noise none, and with no other")
         if parse_epsilon(self.epsilon) == 0:
             raise ParameterError("epsilon must be above 0, or none")
         if self.honest_banks > len(self.banks):

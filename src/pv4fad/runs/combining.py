@@ -29,6 +29,7 @@ from pv4fad.privacy.bound import sensitivity
 from pv4fad.privacy.epsilon import Epsilon, parse_epsilon
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.runs.prepare import account_index, fingerprint, out_of_fold_scores
+from pv4fad.runs.scoring_job import JobNotes
 from pv4fad.runs.scoring_rows import Batching, ScoringRows, first_payments
 from pv4fad.runs.settings import TrainingSettings
 from pv4fad.runs.trained_run import TrainedRun
@@ -200,25 +201,27 @@ class DetectionAtHand:
             )
 
     def labelled_rows(
-        self, combiner: Combiner, history: pl.DataFrame, forest: Forest, seed: int
+        self, combiner: Combiner, history: pl.DataFrame, forest: Forest, seed: int, new: ScoringRows
     ) -> LabelledRows | None:
-        """The training transactions that the combiner needs scored first, if any."""
-        if combiner != "stacked" or self._stacking is not None:
+        """The training transactions that the combiner needs scored first, if any.
+
+        They are scored once in a run.  A scoring that began with them carries on with them.
+        """
+        if combiner != "stacked":
             return None
-        return labelled_rows(history, forest, seed)
+        under_way = JobNotes(self._store, self._run_id).read()
+        if self._stacking is not None and under_way is None:
+            return None
+        labelled = labelled_rows(history, forest, seed)
+        if self._stacking is not None and under_way is not None:
+            together = labelled.rows.then(new).fingerprint
+            return labelled if under_way.transactions == together else None
+        return labelled
 
     def learn(self, labelled: LabelledRows, totals: NDArray[np.int64]) -> None:
-        """From the votes of labelled transactions."""
+        """From the votes of labelled transactions; kept, so that they are scored once."""
         self._stacking = labelled.stacking(totals, self._n_trees)
-
-    def keep(self) -> None:
-        """What was learnt, so that labelled transactions are scored once.
-
-        When the results are in safe hands, and not before: a scoring that is interrupted carries
-        on with the same transactions, the labelled ones among them.
-        """
-        if self._stacking is not None:
-            store_stacking(self._store, self._run_id, self._stacking)
+        store_stacking(self._store, self._run_id, self._stacking)
 
     def scores(
         self, combiner: Combiner, rows: ScoringRows, sides: NDArray[np.int64]

@@ -23,7 +23,7 @@ from pv4fad.parties.store_file import holds_store
 from pv4fad.runs.document import RunDocument
 
 RUN_FILE = "run.json"
-_NEW_RUN_FILE = ".run.json.new"
+_UNFINISHED_FILES = ".run.json.*.new"  # of a process that was killed while it wrote
 
 
 class RunFolder:
@@ -62,7 +62,7 @@ class RunFolder:
             )
         if self.path.exists() and not self.path.is_dir():
             raise StoreError(f"{self.path} is a file: name a new or empty folder")
-        if self.path.is_dir() and {one.name for one in self.path.iterdir()} - {_NEW_RUN_FILE}:
+        if self.path.is_dir() and set(self.path.iterdir()) - set(self.path.glob(_UNFINISHED_FILES)):
             raise StoreError(f"{self.path} holds other files: name a new or empty folder")
         place = next(one for one in (self.path, *self.path.absolute().parents) if one.exists())
         if not os.access(place, os.W_OK | os.X_OK):
@@ -83,9 +83,7 @@ class RunFolder:
         if document is None:
             raise StoreError(f"{self.path} holds no run ({RUN_FILE} is missing)")
         if document.state != "finished":
-            raise StoreError(
-                f"the run in {self.path} is not finished: carry on with pv4fad train --resume"
-            )
+            raise StoreError(f"the run in {self.path} is not finished: carry on with pv4fad train --resume")
         return document
 
     def write(self, document: RunDocument) -> None:

@@ -92,10 +92,9 @@ class Model(Closing):
         own = DetectionAtHand(store, self.parameters.run_id, self.parameters)
         own.require(chosen, settings)
         rows = scoring_rows(transactions, self._history, forest, own.local)
-        labelled = own.labelled_rows(chosen, self._history, forest, self._private.seed)
+        labelled = own.labelled_rows(chosen, self._history, forest, self._private.seed, rows)
         run = self._run()
         sides = votes_and_stacking(run, own, rows, labelled, batching or Batching())
-        own.keep()
         run.finish_scoring()
         return prediction_table(
             rows,

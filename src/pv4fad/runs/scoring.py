@@ -125,7 +125,7 @@ def predict(
     own = DetectionAtHand(store, document.run_id, parameters)
     own.require(chosen, private.settings)
     rows = scoring_rows(transactions, history, forest, own.local)
-    labelled = own.labelled_rows(chosen, history, forest, private.seed)
+    labelled = own.labelled_rows(chosen, history, forest, private.seed, rows)
     del history, transactions
     prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
     report(Progress(prepared, total=0, under_way=False))
@@ -152,7 +152,6 @@ def predict(
         ),
     )
     write_predictions(out, in_order(table, order))
-    own.keep()
     run.finish_scoring()
     return Scored(document, len(rows), chosen, run.layers, phases)
 

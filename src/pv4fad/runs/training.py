@@ -5,8 +5,8 @@
     3. run       the parties exchange messages; after each one all is on disk
     4. finish    run.json says `finished`
 
-Killed or failed in 2 or 3, the run is `unfinished` and `resume` carries on where it was: nothing is
-drawn anew, nothing is spent twice.
+Killed or failed in 3, the run is `unfinished` and `resume` carries on where it was: nothing is
+drawn anew, nothing is spent twice.  In 2, nothing was sent, and the same call begins anew.
 """
 
 from __future__ import annotations
@@ -89,12 +89,14 @@ def resume(
 def _start(
     split: Path, folder: RunFolder, settings: TrainingSettings, site: Site, report: Report
 ) -> RunDocument:
-    started = time.monotonic()
+    started, before = time.monotonic(), folder.read()
     new = _prepare(split, settings)
     prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
     report(Progress(prepared, total=0, under_way=False))
     document = RunDocument.of_new_run(new.parameters, new.commitment, datetime.now(UTC))
     document = document.model_copy(update={"phases": (prepared,)})
+    if folder.read() != before:
+        raise StoreError(f"another process has begun a run in {folder.path} meanwhile")
     folder.write(document)
     honest_banks = new.parameters.honest_banks
     with members(folder, new.records, site, create=True, honest_banks=honest_banks) as federation:

@@ -83,7 +83,9 @@ class RunFolder:
         if document is None:
             raise StoreError(f"{self.path} holds no run ({RUN_FILE} is missing)")
         if document.state != "finished":
-            raise StoreError(f"the run in {self.path} is not finished: carry on with pv4fad train --resume")
+            raise StoreError(
+                f"the run in {self.path} is not finished: carry on with pv4fad train --resume"
+            )
         return document
 
     def write(self, document: RunDocument) -> None:

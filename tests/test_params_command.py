@@ -72,7 +72,7 @@ def test_the_report_holds_the_bounds_of_the_run():
         (["--bound", "1000"], "bound = 1000"),
         (["--bank-accounts", "10000000"], "code: 43-bit tags"),
         (["--honest-banks", "2"], "honest_banks = 2"),
-        (["--noise", "none"], "epsilon is none"),
+        (["--noise", "none"], "epsilon none"),
         (["--epsilon", "much"], "expected a number"),
     ],
 )

@@ -161,7 +161,7 @@ def test_atoms_are_numbered_through_all_families():
         (lambda: AtomFamily("x", ("a", "a")), "all different"),
         (lambda: AtomFamily("x", ()), "needs atoms"),
         (lambda: AtomFamily("", ("a",)), "needs a name"),
-        (lambda: AtomSchema(()), "needs families"),
+        (lambda: AtomSchema(()), "all with different names"),
     ],
 )
 def test_impossible_schemas_are_refused(make, message):

@@ -45,7 +45,7 @@ def scaling_figure(report: ScalingReport) -> Figure:
             tag("path", d=f"M{LEFT + 120 * series} 12h24", class_=f"line s{series}"),
             label(LEFT + 120 * series + 30, 16, kind),
         ]
-    parts.append(label(4, 36, "CPU seconds of all parties", kind="tick"))
+    parts.append(label(4, 36, "CPU seconds of all parties, and fitted exponents", kind="tick"))
     said = []
     for number, (varied, exponents) in enumerate(report.exponents.items()):
         points = [point for point in report.points if point.varied == varied]
@@ -55,7 +55,7 @@ def scaling_figure(report: ScalingReport) -> Figure:
         y_marks = ticks(max(max(point.cpu_s.values()) for point in points), most=4)
         x, y = Scale(x_marks[-1], LEFT, RIGHT - 6), Scale(y_marks[-1], bottom, top)
         parts += [
-            label(LEFT, top - 8, f"{words_of(varied)}; exponents: {words}"),
+            label(LEFT, top - 8, f"{words_of(varied)}: {words}"),
             rows_of_grid(y, y_marks),
             columns_of_grid(x, x_marks, top, bottom),
         ]

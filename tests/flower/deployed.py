@@ -215,3 +215,14 @@ def processes_of(root: Path) -> list[str]:
                 line = (process / "cmdline").read_bytes().replace(b"\0", b" ")
                 found.append(line.decode(errors="replace"))
     return found
+
+
+def left_behind(root: Path) -> list[str]:
+    """What is still there a while after a deployment was closed.
+
+    Flower's helpers look every few seconds whether their parent is alive.
+    """
+    until = time.monotonic() + 30
+    while (found := processes_of(root)) and time.monotonic() < until:
+        time.sleep(0.2)
+    return found

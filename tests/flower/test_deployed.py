@@ -6,7 +6,7 @@ import shutil
 import sys
 
 import pytest
-from tests.flower.deployed import PATIENCE_S, Deployment, processes_of
+from tests.flower.deployed import PATIENCE_S, Deployment, left_behind, processes_of
 
 from pv4fad.flower.certificates import new_node_key
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
@@ -27,7 +27,7 @@ def test_everybody_is_reached_over_tls_and_no_process_is_left(tmp_path):
         deployment.close()
     assert status.state == "finished"
     assert {one.exchanges for one in status.parties.values()} == {1}
-    assert not processes_of(tmp_path)
+    assert not left_behind(tmp_path)
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_killed_bank_and_killed_superlink_change_nothing(tmp_path):
     assert {one.what for one in result.exact} >= {"counts", "scores", "ordering votes"}
     for bank in BANKS:
         assert len(deployment.ledger(bank).expenses) == 1
-    assert not processes_of(tmp_path)
+    assert not left_behind(tmp_path)
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_unknown_keys_and_wrong_certificates_are_refused_in_clear_words(tmp_path
         deployment.wait_for("bank02", "was not signed with this party's root certificate")
     finally:
         deployment.close()
-    assert not processes_of(tmp_path)
+    assert not left_behind(tmp_path)
 
 
 def received(deployment: Deployment, name: str) -> int:

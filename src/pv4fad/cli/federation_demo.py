@@ -50,12 +50,12 @@ def demo_federated(
     ] = 20_000,
     banks: Annotated[int, typer.Option(min=MIN_BANKS, help="How many banks take part.")] = 3,
 ) -> None:
-    """Train and score with the parties as separate processes over Flower: five minutes."""
+    """Train and score with the parties as separate processes over Flower: six minutes."""
     started = time.monotonic()
     _make_fresh(folder)
     out.print(
         f"PV4FAD over Flower: a SuperLink, a payment network and {banks} banks, each as processes"
-        " of its own, with TLS on this machine's loopback. Some five minutes on two cores.",
+        " of its own, with TLS on this machine's loopback. Some six minutes on two cores.",
         markup=False,
     )
     names = [bank_client_id(number) for number in range(1, banks + 1)]

@@ -3,13 +3,12 @@
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from pv4fad.cli.main import app, main
+from pv4fad.cli.main import app
 from pv4fad.cli.params import plan_run
 from pv4fad.forest.structure import PublicSizes
 
@@ -76,8 +75,6 @@ def test_the_report_holds_the_bounds_of_the_run():
         (["--epsilon", "much"], "expected a number"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_parameter_named(options, named, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["pv4fad", "params", *ACCOUNTS, *options])
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert named in capsys.readouterr().err
+def test_what_does_not_fit_is_refused_with_the_parameter_named(options, named, command_line):
+    code, _, err = command_line("params", *ACCOUNTS, *options)
+    assert (code, named in err) == (2, True), err

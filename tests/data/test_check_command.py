@@ -4,13 +4,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 import pytest
 from tests.data.small_tables import accounts, transactions, write_small_challenge
 
-from pv4fad.cli.main import main
 from pv4fad.data.challenge import write_table
 
 Run = Callable[..., tuple[int, str, str]]
@@ -19,23 +19,10 @@ BANK = "scenario01/train/bank01/bank_dataset.csv"
 
 
 @pytest.fixture
-def check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
+def check(tmp_path: Path, command_line: Run) -> Run:
     """Runs `pv4fad data check` on the small challenge folder: exit code, output, error lines."""
     write_small_challenge(tmp_path)
-
-    def run(*options: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pv4fad", "data", "check", str(tmp_path), *options])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return partial(command_line, "data", "check", tmp_path)
 
 
 def _errors(err: str) -> list[str]:

@@ -1,36 +1,17 @@
 """`pv4fad generate`, end to end, and what it refuses."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from pv4fad.cli.main import main
 from pv4fad.data.challenge import read_partition, read_scenarios
 from pv4fad.data.generate import Difficulty, Settings, folder, generate, generate_tables
 from pv4fad.data.loading import load_partition
 from pv4fad.errors import DataError, ParameterError
 
-Run = Callable[..., tuple[int, str, str]]
 SMALL = Settings(2_000, 4, Difficulty.HARD, seed=1, anomaly_rate=0.02)
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pv4fad", *arguments])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def _small(path: Path, *further: str) -> list[str]:
@@ -38,8 +19,8 @@ def _small(path: Path, *further: str) -> list[str]:
             "--seed", "3", "--anomaly-rate", "0.01", *further]  # fmt: skip
 
 
-def test_the_folder_is_a_challenge_folder_that_loads(tmp_path, run):
-    code, out, _ = run(*_small(tmp_path / "data"))
+def test_the_folder_is_a_challenge_folder_that_loads(tmp_path, command_line):
+    code, out, _ = command_line(*_small(tmp_path / "data"))
     assert code == 0
     assert "Leak check" in out
     assert "train: 3,4" in out
@@ -59,15 +40,15 @@ def test_the_folder_is_a_challenge_folder_that_loads(tmp_path, run):
         assert kinds["MessageId"].to_list() == messages.kinds["MessageId"].to_list()
 
 
-def test_data_check_finds_nothing_wrong(tmp_path, run):
-    assert run(*_small(tmp_path / "data"))[0] == 0
-    code, out, _ = run("data", "check", str(tmp_path / "data"))
+def test_data_check_finds_nothing_wrong(tmp_path, command_line):
+    assert command_line(*_small(tmp_path / "data"))[0] == 0
+    code, out, _ = command_line("data", "check", str(tmp_path / "data"))
     assert code == 0
     assert "No problems found" in out
 
 
-def test_json_holds_every_column_of_the_leak_check(tmp_path, run):
-    code, out, _ = run(*_small(tmp_path / "data", "--json"))
+def test_json_holds_every_column_of_the_leak_check(tmp_path, command_line):
+    code, out, _ = command_line(*_small(tmp_path / "data", "--json"))
     made = json.loads(out)
     assert code == 0
     assert made["rows"]["train"] + made["rows"]["test"] == 4_000
@@ -91,14 +72,14 @@ def test_equal_seeds_give_equal_files_and_other_seeds_others(tmp_path):
     assert files["a"][swift] != files["c"][swift]
 
 
-def test_a_data_set_is_replaced_only_when_forced(tmp_path, run):
-    assert run(*_small(tmp_path / "data"))[0] == 0
+def test_a_data_set_is_replaced_only_when_forced(tmp_path, command_line):
+    assert command_line(*_small(tmp_path / "data"))[0] == 0
     marker = tmp_path / "data" / "marker"
     marker.write_text("mine")
-    code, _, err = run(*_small(tmp_path / "data"))
+    code, _, err = command_line(*_small(tmp_path / "data"))
     assert (code, marker.exists()) == (2, True)
     assert "--force" in err
-    assert run(*_small(tmp_path / "data", "--force"))[0] == 0
+    assert command_line(*_small(tmp_path / "data", "--force"))[0] == 0
     assert not marker.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
@@ -148,8 +129,8 @@ def test_a_failure_leaves_the_old_data_and_no_half_of_the_new(tmp_path, monkeypa
         (["--difficulty", "easy"], "difficulty"),
     ],
 )
-def test_a_bad_parameter_is_named_and_nothing_is_written(tmp_path, run, options, name):
-    code, _, err = run(*_small(tmp_path / "data"), *options)
+def test_a_bad_parameter_is_named_and_nothing_is_written(tmp_path, command_line, options, name):
+    code, _, err = command_line(*_small(tmp_path / "data"), *options)
     assert code == 2
     assert name in err
     assert "Traceback" not in err

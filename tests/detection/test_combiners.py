@@ -12,36 +12,68 @@ LADDER = LadderSide(tuple(np.geomspace(0.3, 0.001, 6)), accounts=3000.0, payment
 NOISE = LabelNoise(1.0, 1.5)
 
 
-def side_votes(n_odd, total, history, n_normal=20_000):
-    """Normal accounts with total 0, and odd ones with another; each has one payment to score."""
-    n = n_normal + n_odd
-    known = np.zeros((n, 2, 2), np.int64)
+def side_votes(*odd, n_normal=20_000):
+    """Normal accounts with total 0, and odd ones: (how many, total, training payments by label).
+
+    Each account has one payment to score; that of an odd account is a first one.
+    """
+    numbers = [n_normal, *(n for n, _, _ in odd)]
+    known = np.zeros((sum(numbers), 2, 2), np.int64)
     known[:n_normal, 0, 0] = 20
-    known[n_normal:, 1] = history
-    totals = np.repeat([0, total], [n_normal, n_odd])
-    return SideVotes(totals, np.arange(n), np.repeat([False, True], [n_normal, n_odd]), known)
+    for (_, _, history), stop, n in zip(odd, np.cumsum(numbers)[1:], numbers[1:], strict=True):
+        known[stop - n : stop, 1] = history
+    totals = np.repeat([0, *(total for _, total, _ in odd)], numbers)
+    account = np.arange(sum(numbers))
+    return SideVotes(totals, account, account >= n_normal, known)
+
+
+def log_odds(*sides):
+    return side_log_odds([(votes, LADDER) for votes in sides], NOISE, 0.001)
 
 
 def test_a_total_of_normal_accounts_raises_no_suspicion():
-    log_odds = side_log_odds(side_votes(20, 6, (0, 2)), LADDER, NOISE, 0.001)
-    assert np.all(log_odds[:20_000] < np.log(0.002))
+    (found,) = log_odds(side_votes((20, 6, (0, 2))))
+    assert np.all(found[:20_000] < np.log(0.002))
 
 
 def test_suspicion_rises_with_the_total_without_any_history():
-    found = [
-        side_log_odds(side_votes(200, total, (0, 0)), LADDER, NOISE, 0.001)[-1]
-        for total in range(1, 7)
-    ]
+    found = [log_odds(side_votes((200, total, (0, 0))))[0, -1] for total in range(1, 7)]
     assert found == sorted(found)
     assert found[0] < -3
     assert found[-1] > 0
 
 
 def test_history_can_clear_a_total():
-    guilty = side_log_odds(side_votes(20, 6, (0, 3)), LADDER, NOISE, 0.001)[-1]
-    cleared = side_log_odds(side_votes(20, 6, (30, 0)), LADDER, NOISE, 0.001)[-1]
+    guilty = log_odds(side_votes((20, 6, (0, 3))))[0, -1]
+    cleared = log_odds(side_votes((20, 6, (30, 0))))[0, -1]
     assert guilty > 2.5
     assert cleared < -1.5
+
+
+@pytest.mark.parametrize("same_side", [True, False])
+def test_kinds_that_stand_out_tell_about_each_other(same_side):
+    """Two accounts without a past: noise makes their total worthless, other kinds do not."""
+
+    def found(history):
+        known, without_past = (20, 5, history), (2, 3, (0, 0))
+        if same_side:
+            return log_odds(side_votes(known, without_past))[0, -1]
+        # As many rows on both sides: one of each transaction.
+        return log_odds(side_votes(known, n_normal=19_982), side_votes(without_past))[1, -1]
+
+    nothing_known = log_odds(side_votes((2, 3, (0, 0))))[0, -1]
+    assert found((0, 3)) > nothing_known + 1
+    assert found((30, 0)) < nothing_known - 0.2
+
+
+def test_what_stands_out_says_nothing_about_usual_accounts():
+    alone, beside_guilty = (log_odds(side_votes(*odd))[0, 0] for odd in ((), ((20, 6, (0, 3)),)))
+    assert abs(alone - beside_guilty) < 0.1
+
+
+def test_nothing_to_score_is_no_error():
+    nothing = side_votes(n_normal=0)
+    assert log_odds(nothing, nothing).shape == (2, 0)
 
 
 def test_a_payment_is_as_suspicious_as_its_worst_reason_at_least():

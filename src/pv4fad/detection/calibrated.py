@@ -4,23 +4,27 @@ No query beyond the scoring itself.  On each side of a transaction the accounts 
 total are of one kind, as far as the payment network can tell.  How likely a payment of such an
 account is anomalous, log-odds θ, follows by Bayes' rule from
 
-    prior      θ lies around the log-odds of an anomaly in general, give or take a factor 20, with
-               heavy tails
     ladder     how likely the total is for accounts with these odds (`ladder`)
     history    the labels of what these accounts paid or were paid in training: the payment
                network's own data.  Payments between accounts that had not dealt with each other
                before count apart from the others, and so do those to be scored
+    prior      most accounts of a side are of one kind, the usual one: θ lies around the log-odds
+               of an anomaly in general.  The kinds that stand out, of both sides, are alike: θ
+               lies around a level that they share, and the level around those log-odds.  Give or
+               take a factor 20 each time, with heavy tails
 
-The local score and both sides then combine as a noisy or (`noisy_or`).
+So what is known of one kind that stands out says something about another, of which there are two
+accounts without any past.  The local score and both sides then combine as a noisy or (`noisy_or`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, logit, softmax
+from scipy.special import expit, log_expit, logit, logsumexp, softmax
 
 from pv4fad.detection.ladder import LabelNoise, total_likelihood
 from pv4fad.detection.noisy_or import PRIOR_SCALE
@@ -55,39 +59,89 @@ class SideVotes:
 
 
 def side_log_odds(
-    votes: SideVotes, ladder: LadderSide, noise: LabelNoise, anomaly_share: float
+    sides: Sequence[tuple[SideVotes, LadderSide]], noise: LabelNoise, anomaly_share: float
 ) -> Floats:
-    """(n,): the log-odds that each transaction is anomalous, by its kind on this side."""
-    n_accounts = len(np.unique(votes.account))
-    log_odds = np.zeros(len(votes.totals))
-    for total in np.unique(votes.totals):
-        of_total = votes.totals == total
-        accounts = np.unique(votes.account[of_total])
-        known = votes.history[accounts]
-        log_prior = _log_prior(anomaly_share)
-        if ladder.rates:
-            log_prior += _log_ladder(
-                int(total),
-                ladder,
-                noise,
-                accounts=len(accounts) / n_accounts * ladder.accounts,
-                payments=(known.sum() + ladder.payments) / (len(known) + 1),
-            )
-        for is_first in (0, 1):
-            rows = of_total & (votes.is_first == is_first)
-            theta = softmax(log_prior + _log_history(known[:, is_first]))
-            log_odds[rows] = logit(expit(_GRID) @ theta)
+    """(sides, n): the log-odds that each transaction is anomalous, by its kind on that side."""
+    general = _around(logit(anomaly_share))
+    usual, others = [], []
+    for side, (votes, ladder) in enumerate(sides):
+        most_accounts_first = _kinds(side, votes, ladder, noise)
+        usual += most_accounts_first[:1]
+        others += most_accounts_first[1:]
+    log_odds = np.zeros((len(sides), len(sides[0][0].totals)))
+    for is_first in (0, 1):
+        found = [_alone(kind.log_likelihood(is_first), general) for kind in usual]
+        found += _alike([kind.log_likelihood(is_first) for kind in others], general)
+        for kind, theta in zip(usual + others, found, strict=True):
+            log_odds[kind.side, kind.rows[is_first]] = theta
     return log_odds
 
 
-def _log_prior(anomaly_share: float) -> Floats:
+@dataclass(frozen=True)
+class _Kind:
+    """The accounts that got one total on one side."""
+
+    side: int
+    n_accounts: int
+    rows: tuple[NDArray[np.bool_], NDArray[np.bool_]] = field(repr=False)  # by is_first
+    log_ladder: Floats = field(repr=False)
+    history: NDArray[np.int64] = field(repr=False)  # (2, 2): payments by is_first and label
+
+    def log_likelihood(self, is_first: int) -> Floats:
+        """Of total and history, for each θ."""
+        normal, anomalous = self.history[is_first]
+        return np.asarray(
+            self.log_ladder + normal * log_expit(-_GRID) + anomalous * log_expit(_GRID)
+        )
+
+
+def _kinds(side: int, votes: SideVotes, ladder: LadderSide, noise: LabelNoise) -> list[_Kind]:
+    """The kinds of accounts of one side, the one with most accounts first."""
+    kinds = []
+    n_accounts = len(np.unique(votes.account))
+    for total in np.unique(votes.totals):
+        of_total = votes.totals == total
+        accounts = np.unique(votes.account[of_total])
+        history = votes.history[accounts].sum(axis=0)
+        log_ladder = _log_ladder(
+            int(total),
+            ladder,
+            noise,
+            accounts=len(accounts) / n_accounts * ladder.accounts,
+            payments=(history.sum() + ladder.payments) / (len(accounts) + 1),
+        )
+        rows = of_total & ~votes.is_first, of_total & votes.is_first
+        kinds.append(_Kind(side, len(accounts), rows, log_ladder, history))
+    return sorted(kinds, key=lambda kind: kind.n_accounts, reverse=True)
+
+
+def _alone(log_likelihood: Floats, log_prior: Floats) -> float:
+    """Log-odds of a kind by itself."""
+    return float(logit(expit(_GRID) @ softmax(log_prior + log_likelihood)))
+
+
+def _alike(log_likelihoods: Sequence[Floats], log_prior: Floats) -> list[float]:
+    """Log-odds of kinds that share a level; `log_prior`: of that level."""
+    if not log_likelihoods:
+        return []
+    levels = np.stack([_around(level) for level in _GRID], axis=1)  # (θ, level)
+    joint = np.stack(log_likelihoods)[:, :, np.newaxis] + levels
+    level = softmax(log_prior + logsumexp(joint, axis=1).sum(axis=0))
+    chance = expit(_GRID) @ softmax(joint, axis=1)  # (kinds, level)
+    return [float(one) for one in logit(chance @ level)]
+
+
+def _around(centre: float) -> Floats:
     # Heavy tails: there are kinds of accounts of which every payment is anomalous.
-    return np.asarray(-np.log1p(((_GRID - logit(anomaly_share)) / PRIOR_SCALE) ** 2))
+    density = -np.log1p(((_GRID - centre) / PRIOR_SCALE) ** 2)
+    return np.asarray(density - logsumexp(density))
 
 
 def _log_ladder(
     total: int, ladder: LadderSide, noise: LabelNoise, *, accounts: float, payments: float
 ) -> Floats:
+    if not ladder.rates:
+        return np.zeros_like(_GRID)
     likelihood = total_likelihood(
         total,
         np.exp(_GRID),
@@ -98,11 +152,3 @@ def _log_ladder(
     )
     uniform = 1 / (len(ladder.rates) + 1)
     return np.log((1 - _OUTSIDE_THE_MODEL) * likelihood + _OUTSIDE_THE_MODEL * uniform)
-
-
-def _log_history(history: NDArray[np.int64]) -> Floats:
-    """Of labels (accounts, 2); an account is one observation, however many payments it has."""
-    normal, anomalous = history.sum(axis=0)
-    n_known = int((history.sum(axis=1) > 0).sum())
-    weight = n_known / max(1, normal + anomalous)
-    return np.asarray(weight * (normal * log_expit(-_GRID) + anomalous * log_expit(_GRID)))

@@ -92,15 +92,14 @@ class Detection:
         `history`: (accounts, 2, 2, 2), training payments of each account by side, is_first, label.
         """
         sides = [
-            side_log_odds(
+            (
                 SideVotes(totals[:, side], key_of[:, side], is_first, history[:, side]),
                 self.sides[side],
-                noise,
-                self.anomaly_share,
             )
             for side in Side
         ]
-        return combine(self.scale.log_odds(local_scores), *sides)
+        log_odds = side_log_odds(sides, noise, self.anomaly_share)
+        return combine(self.scale.log_odds(local_scores), *log_odds)
 
     def ladder_document(self) -> dict[str, Any]:
         """All but the local model, which has a file format of its own."""

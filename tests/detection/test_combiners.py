@@ -31,9 +31,17 @@ def log_odds(*sides):
     return side_log_odds([(votes, LADDER) for votes in sides], NOISE, 0.001)
 
 
-def test_a_total_of_normal_accounts_raises_no_suspicion():
+def test_usual_accounts_give_no_reason_for_suspicion():
     (found,) = log_odds(side_votes((20, 6, (0, 2))))
-    assert np.all(found[:20_000] < np.log(0.002))
+    assert np.all(found[:20_000] == -np.inf)
+    assert np.all(np.isfinite(found[20_000:]))
+
+
+def test_without_banks_the_local_score_is_all_there_is():
+    nobody_stands_out = side_votes(n_normal=100)
+    local = np.linspace(-9, 3, 100)
+    found = combine(local, *log_odds(nobody_stands_out, nobody_stands_out))
+    assert np.allclose(found, 1 / (1 + np.exp(-local)))
 
 
 def test_suspicion_rises_with_the_total_without_any_history():
@@ -66,9 +74,10 @@ def test_kinds_that_stand_out_tell_about_each_other(same_side):
     assert found((30, 0)) < nothing_known - 0.2
 
 
-def test_what_stands_out_says_nothing_about_usual_accounts():
-    alone, beside_guilty = (log_odds(side_votes(*odd))[0, 0] for odd in ((), ((20, 6, (0, 3)),)))
-    assert abs(alone - beside_guilty) < 0.1
+def test_a_busy_account_is_one_account():
+    """Nineteen with anomalies only are not outweighed by one with thousands of payments."""
+    votes = side_votes((19, 6, (0, 2)), (1, 6, (50_000, 0)))
+    assert log_odds(votes)[0, -1] > 0
 
 
 def test_nothing_to_score_is_no_error():

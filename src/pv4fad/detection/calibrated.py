@@ -1,17 +1,18 @@
 """The calibrated combiner: from vote totals and the local score to one probability.
 
 No query beyond the scoring itself.  On each side of a transaction the accounts that got the same
-total are of one kind, as far as the payment network can tell.  How likely a payment of such an
-account is anomalous, log-odds θ, follows by Bayes' rule from
+total are of one kind, as far as the payment network can tell.  Most accounts are of the usual kind,
+which says nothing that the local score does not know.  For the kinds that stand out, log-odds θ
+that a payment of such an account is anomalous follow by Bayes' rule from
 
     ladder     how likely the total is for accounts with these odds (`ladder`)
     history    the labels of what these accounts paid or were paid in training: the payment
-               network's own data.  Payments between accounts that had not dealt with each other
-               before count apart from the others, and so do those to be scored
-    prior      most accounts of a side are of one kind, the usual one: θ lies around the log-odds
-               of an anomaly in general.  The kinds that stand out, of both sides, are alike: θ
-               lies around a level that they share, and the level around those log-odds.  Give or
-               take a factor 20 each time, with heavy tails
+               network's own data.  Every account has a rate of its own, Beta(p, 1 − p) around that
+               of its kind: a busy account is one account still.  Payments between accounts that
+               had not dealt with each other before count apart, and so do those to be scored
+    prior      kinds that stand out, of both sides, are alike: θ lies around a level that they
+               share, and the level around the log-odds of an anomaly in general.  Give or take a
+               factor 20 each time, with heavy tails
 
 So what is known of one kind that stands out says something about another, of which there are two
 accounts without any past.  The local score and both sides then combine as a noisy or (`noisy_or`).
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, logit, logsumexp, softmax
+from scipy.special import betaln, expit, logit, logsumexp, softmax
 
 from pv4fad.detection.ladder import LabelNoise, total_likelihood
 from pv4fad.detection.noisy_or import PRIOR_SCALE
@@ -61,18 +62,20 @@ class SideVotes:
 def side_log_odds(
     sides: Sequence[tuple[SideVotes, LadderSide]], noise: LabelNoise, anomaly_share: float
 ) -> Floats:
-    """(sides, n): the log-odds that each transaction is anomalous, by its kind on that side."""
-    general = _around(logit(anomaly_share))
-    usual, others = [], []
-    for side, (votes, ladder) in enumerate(sides):
-        most_accounts_first = _kinds(side, votes, ladder, noise)
-        usual += most_accounts_first[:1]
-        others += most_accounts_first[1:]
-    log_odds = np.zeros((len(sides), len(sides[0][0].totals)))
+    """(sides, n): the log-odds that each transaction is anomalous, by its kind on that side.
+
+    −∞ for the usual kind: no reason for suspicion.
+    """
+    standing_out = [
+        kind
+        for side, (votes, ladder) in enumerate(sides)
+        for kind in _kinds(side, votes, ladder, noise)[1:]
+    ]
+    log_odds = np.full((len(sides), len(sides[0][0].totals)), -np.inf)
     for is_first in (0, 1):
-        found = [_alone(kind.log_likelihood(is_first), general) for kind in usual]
-        found += _alike([kind.log_likelihood(is_first) for kind in others], general)
-        for kind, theta in zip(usual + others, found, strict=True):
+        likelihoods = [kind.log_likelihood(is_first) for kind in standing_out]
+        found = _alike(likelihoods, _around(logit(anomaly_share)))
+        for kind, theta in zip(standing_out, found, strict=True):
             log_odds[kind.side, kind.rows[is_first]] = theta
     return log_odds
 
@@ -82,27 +85,27 @@ class _Kind:
     """The accounts that got one total on one side."""
 
     side: int
-    n_accounts: int
     rows: tuple[NDArray[np.bool_], NDArray[np.bool_]] = field(repr=False)  # by is_first
     log_ladder: Floats = field(repr=False)
-    history: NDArray[np.int64] = field(repr=False)  # (2, 2): payments by is_first and label
+    history: NDArray[np.int64] = field(repr=False)  # (accounts, 2, 2): by is_first and label
 
     def log_likelihood(self, is_first: int) -> Floats:
         """Of total and history, for each θ."""
-        normal, anomalous = self.history[is_first]
-        return np.asarray(
-            self.log_ladder + normal * log_expit(-_GRID) + anomalous * log_expit(_GRID)
-        )
+        accounts, times = np.unique(self.history[:, is_first], axis=0, return_counts=True)
+        normal, anomalous = accounts[:, :1], accounts[:, 1:]
+        chance, otherwise = expit(_GRID), expit(-_GRID)
+        beta_binomial = betaln(chance + anomalous, otherwise + normal) - betaln(chance, otherwise)
+        return np.asarray(self.log_ladder + times @ beta_binomial)
 
 
 def _kinds(side: int, votes: SideVotes, ladder: LadderSide, noise: LabelNoise) -> list[_Kind]:
-    """The kinds of accounts of one side, the one with most accounts first."""
+    """The kinds of accounts of one side, the usual one first: it has most accounts."""
     kinds = []
     n_accounts = len(np.unique(votes.account))
     for total in np.unique(votes.totals):
         of_total = votes.totals == total
         accounts = np.unique(votes.account[of_total])
-        history = votes.history[accounts].sum(axis=0)
+        history = votes.history[accounts]
         log_ladder = _log_ladder(
             int(total),
             ladder,
@@ -111,13 +114,8 @@ def _kinds(side: int, votes: SideVotes, ladder: LadderSide, noise: LabelNoise) -
             payments=(history.sum() + ladder.payments) / (len(accounts) + 1),
         )
         rows = of_total & ~votes.is_first, of_total & votes.is_first
-        kinds.append(_Kind(side, len(accounts), rows, log_ladder, history))
-    return sorted(kinds, key=lambda kind: kind.n_accounts, reverse=True)
-
-
-def _alone(log_likelihood: Floats, log_prior: Floats) -> float:
-    """Log-odds of a kind by itself."""
-    return float(logit(expit(_GRID) @ softmax(log_prior + log_likelihood)))
+        kinds.append(_Kind(side, rows, log_ladder, history))
+    return sorted(kinds, key=lambda kind: len(kind.history), reverse=True)
 
 
 def _alike(log_likelihoods: Sequence[Floats], log_prior: Floats) -> list[float]:

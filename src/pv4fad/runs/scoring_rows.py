@@ -131,13 +131,13 @@ def scoring_rows(
 
 
 def first_payments(rows: pl.DataFrame) -> pl.Series:
-    """Whether each row belongs to the first payment from its ordering to its beneficiary account.
+    """Whether each row belongs to a first payment from its ordering to its beneficiary account.
 
-    Later rows do not matter: the first payment of a pair is the one that begins earliest.
+    First is a payment that no other one of that pair began strictly before.
     """
     pair = ("OrderingAccount", "BeneficiaryAccount")
-    first = pl.col("UETR").sort_by("Timestamp", "MessageId").first().over(pair)
-    return rows.select((pl.col("UETR") == first).alias("first")).to_series()
+    begin, first = (pl.col("Timestamp").min().over(over) for over in ((*pair, "UETR"), pair))
+    return rows.select((begin == first).alias("first")).to_series()
 
 
 def _history(past: pl.DataFrame, keys: pl.DataFrame) -> NDArray[np.int64]:

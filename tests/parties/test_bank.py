@@ -165,7 +165,9 @@ def test_a_release_that_another_run_left_no_budget_for_is_refused(run):
 def test_the_noise_has_the_scale_of_the_run(run, monkeypatch, noise, mechanism, honest):
     """ε, Δ, honest banks and number of sums reach the mechanism, which has its own tests."""
     asked = []
-    monkeypatch.setattr(pv4fad.parties.bank, mechanism, lambda *a: asked.append(a) or "drawn")
+    monkeypatch.setattr(
+        pv4fad.parties.bank_release, mechanism, lambda *a: asked.append(a) or "drawn"
+    )
     parameters = run.world.parameters.model_copy(update={"noise": noise, "epsilon": "3/4"})
     (bank, *_) = run.world.federation.banks
     assert pv4fad.parties.bank.Bank._noise(bank, parameters) == "drawn"

@@ -7,8 +7,6 @@ uniform.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import ClassVar
 
 import numpy as np
@@ -17,8 +15,11 @@ from numpy.typing import NDArray
 from pv4fad.errors import DataError, OrderError, ParameterError
 from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
 from pv4fad.he.pool import WorkerPool
-from pv4fad.parties.bank_match import BLOCKS_AT_ONCE, MatchBlock, sum_blocks
+from pv4fad.parties.bank_count import add_products
+from pv4fad.parties.bank_match import MatchBlock, match_blocks
+from pv4fad.parties.bank_release import draw_noise, expense_of
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY, BankScoring
+from pv4fad.parties.bank_stages import Counting, Joined, Matched, Matching, Released, Trained
 from pv4fad.parties.bank_table import BankRecords, BankTable
 from pv4fad.parties.epochs import enter_epoch
 from pv4fad.parties.identity import Identity, PublicIdentity
@@ -35,12 +36,9 @@ from pv4fad.parties.party import (
     stages,
 )
 from pv4fad.parties.store import Store, Transaction
-from pv4fad.privacy.ledger import Expense, require_affordable, spend
-from pv4fad.privacy.noise import discrete_laplace, polya_share
+from pv4fad.privacy.ledger import require_affordable, spend
 from pv4fad.privacy.pairwise import pairwise_mask, pairwise_seeds
-from pv4fad.protocol.count import AddUpJob, add_up
 from pv4fad.protocol.leaves import noisy_share
-from pv4fad.protocol.match import BlindJob, blind_indicators
 from pv4fad.protocol.messages import (
     BankKeys,
     BlindedIndicators,
@@ -63,41 +61,6 @@ from pv4fad.protocol.wire import Message, message_id
 
 # Of training itself the model stays; what the join and its keys consist of does not.
 _JOIN = ("own secret key", "own public key", "public key", "relinearisation key", "opened sets/")
-UNIT = "one account record at one bank, added, removed or changed"
-
-
-@dataclass(frozen=True)
-class Joined:
-    """Keys sent; waiting for those of the other banks."""
-
-
-@dataclass(frozen=True)
-class Matching:
-    """`done` messages with encrypted blocks answered, in the order of the tables."""
-
-    done: int
-
-
-@dataclass(frozen=True)
-class Matched:
-    """A match after training is complete: its tables can be scored."""
-
-
-@dataclass(frozen=True)
-class Counting:
-    """`done` messages with masked products added up."""
-
-    done: int
-
-
-@dataclass(frozen=True)
-class Released:
-    """Noisy sums sent, ε spent."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The model exists; in sealed mode this bank holds its share of the labels."""
 
 
 _STAGES = stages(Joined, Matching, Matched, Counting, Released, Trained)
@@ -195,7 +158,7 @@ class Bank(Party):
                 f"{self._honest_banks}, itself included, and would add too little noise"
             )
         # Better refused now than after the match; nothing is spent before the release.
-        require_affordable(tx, self._expense(parameters))
+        require_affordable(tx, expense_of(parameters, self.account_file))
         keys = generate_keys(parameters.share_ring, relinearisation=False)
         run.put_arrays("sums", q=np.zeros(parameters.sizes.n_sums, np.uint64))
         run.put_stage(Joined())
@@ -303,29 +266,22 @@ class Bank(Party):
         self._require_same_records(run)
         blocks = parameters.blocks_of_chunk(plan, chunk)
         expect(len(message.planes) == len(blocks), message, "wrong number of blocks")
-        public = self._pns_key(parameters, run)
         table = self._table(parameters, plan)
-        work = [
-            MatchBlock(planes, *table.layers(block))
-            for planes, block in zip(message.planes, blocks, strict=True)
-        ]
-        sums = [
-            one
-            for first in range(0, len(work), BLOCKS_AT_ONCE)
-            for one in sum_blocks(
-                self.pool,
-                public,
-                work[first : first + BLOCKS_AT_ONCE],
-                code_length=parameters.code.length,
-                n_atoms=parameters.sizes.n_atoms,
-            )
-        ]
-        flood = parameters.bounds["match"].flood
-        secret = SecretKey(parameters.share_ring, run.get("own secret key"))
-        blind_jobs = (BlindJob(public, secret, flood, tuple(parts)) for parts in sums)
+        matched = match_blocks(
+            [
+                MatchBlock(planes, *table.layers(block))
+                for planes, block in zip(message.planes, blocks, strict=True)
+            ],
+            parameters,
+            public=PublicKey(
+                parameters.match_ring, run.get("public key"), run.get("relinearisation key")
+            ),
+            secret=SecretKey(parameters.share_ring, run.get("own secret key")),
+            pool=self.pool,
+        )
         indicators: list[bytes] = []
         shares: list[bytes] = []
-        for one in self.pool.map(blind_indicators, blind_jobs):
+        for one in matched:
             indicators += one.blinded
             shares += one.encrypted_shares
         if done + 1 < len(steps):
@@ -359,23 +315,7 @@ class Bank(Party):
         plan, chunk = steps[done]
         here = message.address
         expect((here.table_id, here.index) == (plan.table_id, chunk), message, "not the next lanes")
-        lanes = parameters.lanes_of_chunk(plan, chunk)
-        per_tree = parameters.sizes.sums_per_tree
-        expect(
-            len(message.ciphertexts) == len(lanes) * per_tree,
-            message,
-            "wrong number of ciphertexts",
-        )
-        secret = SecretKey(parameters.share_ring, run.get("own secret key"))
-        jobs = (
-            AddUpJob(secret, lane.slots, message.ciphertexts[i * per_tree : (i + 1) * per_tree])
-            for i, lane in enumerate(lanes)
-        )
-        t = np.uint64(parameters.plain_modulus)
-        q = run.get_arrays("sums")["q"].reshape(parameters.sizes.n_trees, per_tree)
-        for lane, totals in zip(lanes, self.pool.map(add_up, jobs), strict=True):
-            q[list(lane.trees)] = (q[list(lane.trees)] + totals.T) % t
-        run.put_arrays("sums", q=q.ravel())
+        add_products(message, parameters, plan, chunk, run=run, pool=self.pool)
         replies: list[Message] = [
             Receipt(self._address(PAYMENT_NETWORK, here, plan.table_id, chunk), message_id(message))
         ]
@@ -390,7 +330,7 @@ class Bank(Party):
     ) -> NoisySums:
         """ε is spent in the transaction that stores the noisy sums, before they are sent."""
         self._require_same_records(run)
-        spend(tx, self._expense(parameters))
+        spend(tx, expense_of(parameters, self.account_file))
         n, t = parameters.sizes.n_sums, parameters.plain_modulus
         others = {name: bytes.fromhex(key) for name, key in run.get_json("others").items()}
         # Banks that were told different parameters mask differently, and their sum is noise.
@@ -402,27 +342,7 @@ class Bank(Party):
         return NoisySums(self._address(AGGREGATOR, message.address), residues)
 
     def _noise(self, parameters: RunParameters) -> NDArray[np.int64]:
-        """One draw per sum, exact, from the operating system's CSPRNG."""
-        epsilon, n = parameters.exact_epsilon, parameters.sizes.n_sums
-        if isinstance(epsilon, str):
-            return np.zeros(n, np.int64)
-        if parameters.noise == "per-bank":
-            return discrete_laplace(epsilon, parameters.sensitivity, n)
-        return polya_share(epsilon, parameters.sensitivity, parameters.honest_banks, n)
-
-    def _expense(self, parameters: RunParameters) -> Expense:
-        noise: str = parameters.noise
-        if noise == "distributed":
-            noise += f", {parameters.honest_banks} of {len(parameters.banks)} banks honest"
-        return Expense(
-            run_id=parameters.run_id,
-            epsilon=parameters.exact_epsilon,
-            sensitivity=parameters.sensitivity,
-            unit=UNIT,
-            noise=noise,
-            account_file=self._records.fingerprint,
-            time=datetime.now(UTC),
-        )
+        return draw_noise(parameters)
 
     def _keep_label_share(self, message: LabelMasks, run: RunRecords) -> Iterable[Message]:
         parameters = run.parameters()
@@ -433,8 +353,3 @@ class Bank(Party):
         run.put_arrays("label share", b=message.residues)
         run.put_stage(Trained())
         return []
-
-    def _pns_key(self, parameters: RunParameters, run: RunRecords) -> PublicKey:
-        return PublicKey(
-            parameters.match_ring, run.get("public key"), run.get("relinearisation key")
-        )

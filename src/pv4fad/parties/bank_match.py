@@ -1,4 +1,4 @@
-"""A bank in the match, step 2 (protocol.md §3.3): jobs for a block or two, and what they add up to.
+"""A bank in the match (protocol.md §3.3): jobs for a block or two, and what they add up to.
 
 Every block goes to as many workers as it can keep busy.  What its last layers share with those of
 the other block comes after that.
@@ -14,17 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.he.circuits import LAYERS_PER_POLYNOMIAL
-from pv4fad.he.keys import PublicKey
+from pv4fad.he.keys import PublicKey, SecretKey
 from pv4fad.he.pool import WorkerPool
 from pv4fad.protocol.match import (
+    BlindedBlock,
+    BlindJob,
     IndicatorSums,
     LayersJob,
     SharedLayer,
     SharedLayersJob,
+    blind_indicators,
     n_shared_layers,
     sum_layers,
     sum_shared_layers,
 )
+from pv4fad.protocol.parameters import RunParameters
 
 BLOCKS_AT_ONCE = LAYERS_PER_POLYNOMIAL  # one layer of each
 
@@ -36,6 +40,30 @@ class MatchBlock:
     planes: bytes = field(repr=False)
     words: NDArray[np.uint64] = field(repr=False)  # (layers, bins)
     atoms: NDArray[np.int16] = field(repr=False)  # (layers, families, bins)
+
+
+def match_blocks(
+    blocks: Sequence[MatchBlock],
+    parameters: RunParameters,
+    *,
+    public: PublicKey,
+    secret: SecretKey,
+    pool: WorkerPool,
+) -> Iterator[BlindedBlock]:
+    """Steps 2 and 3: the blinded indicators of each block, and the shares that blind them."""
+    sums = [
+        one
+        for first in range(0, len(blocks), BLOCKS_AT_ONCE)
+        for one in sum_blocks(
+            pool,
+            public,
+            blocks[first : first + BLOCKS_AT_ONCE],
+            code_length=parameters.code.length,
+            n_atoms=parameters.sizes.n_atoms,
+        )
+    ]
+    flood = parameters.bounds["match"].flood
+    return pool.map(blind_indicators, (BlindJob(public, secret, flood, tuple(p)) for p in sums))
 
 
 def sum_blocks(

@@ -9,40 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
-from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import ProtocolError
 from pv4fad.forest.tree import Side
-from pv4fad.forest.votes import vote_parts
-from pv4fad.he.keys import PublicKey
 from pv4fad.he.pool import WorkerPool
 from pv4fad.he.ring import Ring
+from pv4fad.parties.network_queries import NetworkQueries
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK, RunRecords, expect, expect_residues
 from pv4fad.parties.scoring_tables import (
     ScoringInput,
-    ShareBlocks,
     Slots,
     Tables,
-    layer_content,
-    opened_sets,
     stored_forest,
 )
 from pv4fad.protocol.messages import Receipt
 from pv4fad.protocol.parameters import table_epoch
-from pv4fad.protocol.score import (
-    QueryJob,
-    SealedQueryJob,
-    SetSharesJob,
-    released_queries,
-    sealed_queries,
-    set_shares,
-)
 from pv4fad.protocol.scoring_messages import (
     BlindedSetShares,
     EncryptedLabels,
@@ -81,9 +65,8 @@ class NetworkScoring:
     """The scoring side of the payment network."""
 
     def __init__(self, pool: WorkerPool, banks_at_once: int) -> None:
-        self._pool = pool
         self._banks_at_once = banks_at_once
-        self._files: Path | None = None
+        self._queries = NetworkQueries(pool)
 
     # The batch.
 
@@ -181,7 +164,7 @@ class NetworkScoring:
         if kind == "labels":
             return LabelRequest(address, training.find_json("key epoch", 0))
         if kind == "sets":
-            return BlindedSetShares(address, self._set_shares(bank, table_id, training))
+            return BlindedSetShares(address, self._queries.set_shares(bank, table_id, training))
         return self._query(address, training, batch)
 
     def _take(
@@ -211,25 +194,6 @@ class NetworkScoring:
 
     # Set-up of a sealed model.
 
-    def _set_shares(self, bank: str, table_id: str, training: RunRecords) -> tuple[bytes, ...]:
-        """E_j[s_c + n_c] for the bank; n_c is kept."""
-        records = training.of_epoch(table_epoch(table_id))
-        parameters = records.parameters()
-        plan = parameters.table(table_id)
-        forest = stored_forest(training)
-        public = PublicKey(parameters.share_ring, records.get(f"bank/{bank}/public key"))
-        flood = parameters.bounds["linear"].flood
-        shares = ShareBlocks(parameters, plan, bank, records)
-        jobs = (
-            SetSharesJob(public, flood, shares.of_block(block), forest.distinct_sets)
-            for block in range(ScoringPlan(parameters).n_share_blocks(plan))
-        )
-        blinded: list[bytes] = []
-        for block, made in enumerate(self._pool.map(set_shares, jobs)):
-            blinded += made.blinded
-            records.put_arrays(f"set masks/{bank}/{table_id}/{block}", n=made.masks)
-        return tuple(blinded)
-
     def _keep_labels(self, message: EncryptedLabels, training: RunRecords) -> None:
         records = training.of_epoch(training.find_json("key epoch", 0))
         parameters = records.parameters()
@@ -247,95 +211,14 @@ class NetworkScoring:
         if message.address.index + 1 == len(chunks):
             records.put(f"labels/{bank}/done", b"")
 
-    def _label_file(self, bank: str, training: RunRecords, run_id: str) -> Path:
-        """E_j[b] of every leaf for the workers: ciphertexts, too large to send with every job."""
-        if self._files is None:
-            self._files = Path(mkdtemp(prefix="pv4fad-"))
-            finalize(self, rmtree, self._files, ignore_errors=True)
-        epoch = training.find_json("key epoch", 0)
-        path = self._files / f"{run_id}-{epoch}-{bank}"
-        if not path.exists():
-            records = training.of_epoch(epoch)
-            n_chunks = len(ScoringPlan(records.parameters()).leaf_chunks())
-            with path.open("wb") as file:
-                for index in range(n_chunks):
-                    file.write(records.get(f"labels/{bank}/{index}"))
-        return path
-
-    # Queries and votes.
+    # Votes.
 
     def _query(self, address: Address, training: RunRecords, batch: RunRecords) -> ScoreQuery:
-        bank, table_id = address.receiver, address.table_id
         tables = Tables(training)
-        plan, records = tables.plan(table_id), training.of_epoch(table_epoch(table_id))
-        parameters, scoring = tables.parameters(plan), tables.scoring(plan)
-        batch_plan = batch.get_json("plan")
-        layers = scoring.layer_chunks(plan, batch_plan["n_layers"])[address.index]
-        forest = stored_forest(training)
-        content = layer_content(forest, layers, batch_plan["tables"].index(table_id), batch)
-        sealed = parameters.mode == "sealed"
-        name, values = ("label share", "p") if sealed else ("labels", "labels")
-        leaf_values = training.get_arrays(name)[values].astype(np.int64)
-        parts = vote_parts(forest, content.reached, leaf_values, parameters.plain_modulus)
-        asks_rest = bank == plan.banks[0]
-        shape = (len(layers), plan.layout.n_bins)
-        rest = np.zeros(shape, np.uint32)
-        sets = np.zeros((len(layers), parts.sets.shape[1], plan.layout.n_bins), np.uint32)
-        if asks_rest:
-            rest[content.layer, content.bin] = parts.rest
-        sets[content.layer, :, content.bin] = parts.sets
-        opened = opened_sets(forest, parameters, plan, bank, records)
-        public = PublicKey(parameters.share_ring, records.get(f"bank/{bank}/public key"))
-        flood = parameters.bounds[scoring.flood_circuit].flood
-        shares = ShareBlocks(parameters, plan, bank, records)
-        reached = None
-        if sealed:
-            reached = np.full((*shape, forest.sizes.n_trees), -1, np.int32)
-            reached[content.layer, content.bin] = content.reached
-        degree = parameters.share_ring.degree
-
-        def job(block: int) -> QueryJob:
-            part = slice(block * degree, (block + 1) * degree)
-            return QueryJob(
-                public,
-                flood,
-                shares.of_block(block),
-                forest.distinct_sets,
-                opened[:, part],
-                rest[:, part],
-                sets[:, :, part],
-            )
-
-        n_blocks = scoring.n_share_blocks(plan)
-        if reached is None:
-            results = self._pool.map(released_queries, map(job, range(n_blocks)))
-        else:
-            label_file = self._label_file(bank, training, address.run_id)
-            jobs = (
-                SealedQueryJob(
-                    job(block),
-                    label_file,
-                    records.get_arrays(f"set masks/{bank}/{table_id}/{block}")["n"],
-                    reached[:, block * degree : (block + 1) * degree],
-                    forest.set_index,
-                    asks_rest,
-                )
-                for block in range(n_blocks)
-            )
-            results = self._pool.map(sealed_queries, jobs)
-        ciphertexts: list[bytes] = []
-        offsets = []
-        for made in results:
-            ciphertexts += [one for layer in made.ciphertexts for one in layer]
-            offsets.append(made.offsets)
-        self._add(
-            batch,
-            table_id,
-            address.index,
-            np.concatenate(offsets, axis=1),
-            parameters.plain_modulus,
-        )
-        return ScoreQuery(address, len(layers), tuple(ciphertexts))
+        t = tables.parameters(tables.plan(address.table_id)).plain_modulus
+        query, own_part = self._queries.query(address, training, batch)
+        self._add(batch, address.table_id, address.index, own_part, t)
+        return query
 
     def _add_votes(self, message: ScoreReply, training: RunRecords, batch: RunRecords) -> None:
         here = message.address

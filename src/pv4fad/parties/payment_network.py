@@ -3,14 +3,13 @@
 Holds labelled transactions, the forest and its HE key.  In training it learns nothing: what it
 opens is uniform, up to its share of the labels (sealed) or the noisy labels (released).
 
-It leads the run.  Each bank has a chain of messages, one under way at a time: the blocks of its
-tables, then the masked products; at most `banks_at_once` chains are under way.
+It leads the run: keys, one chain of messages per bank (`network_chains`), the comparison
+(`network_compare`); later batches to score (`network_scoring`), and further matches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -22,7 +21,8 @@ from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.epochs import forget_messages
 from pv4fad.parties.identity import PublicIdentity
-from pv4fad.parties.network_count import products_of_lanes
+from pv4fad.parties.network_chains import BankChains, expect_receipt_of
+from pv4fad.parties.network_compare import begin_comparison, keep_label_share, reveal_labels
 from pv4fad.parties.network_epochs import (
     epoch_under_way,
     is_over,
@@ -30,7 +30,7 @@ from pv4fad.parties.network_epochs import (
     new_epoch,
     put_in_force,
 )
-from pv4fad.parties.network_match import EncryptedPlanes, keep_shares, place_accounts
+from pv4fad.parties.network_match import place_accounts
 from pv4fad.parties.network_scoring import BatchSize, NetworkScoring, Scored, Scoring
 from pv4fad.parties.network_stages import (
     Comparing,
@@ -51,29 +51,21 @@ from pv4fad.parties.party import (
     RunRecords,
     acknowledge_previous,
     expect,
-    expect_residues,
     out_of_order,
     stages,
 )
 from pv4fad.parties.scoring_tables import ScoringInput, Tables
 from pv4fad.parties.store import Store, Transaction
-from pv4fad.protocol.compare import DigitsJob, digit_bases, digits, encrypt_digit
-from pv4fad.protocol.leaves import masked_leaves
-from pv4fad.protocol.match import OpenJob, open_indicators
 from pv4fad.protocol.messages import (
     BankKeys,
     BlindedIndicators,
     BlindedSums,
-    EncryptedDigits,
-    EncryptedTable,
     LabelMasks,
-    MaskedProducts,
     Receipt,
-    Roster,
     RunProposal,
     SharedLabels,
 )
-from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
+from pv4fad.protocol.parameters import RunParameters, table_epoch
 from pv4fad.protocol.scoring_messages import (
     EncryptedLabels,
     ScoreReply,
@@ -81,7 +73,7 @@ from pv4fad.protocol.scoring_messages import (
     TablesInForce,
 )
 from pv4fad.protocol.tables import AccountKey, TableAccounts
-from pv4fad.protocol.wire import Address, Message, encode, id_of
+from pv4fad.protocol.wire import Address, Message, encode
 
 _STAGES = stages(
     Proposed, Running, Settling, Matched, Comparing, Revealing, Trained, Scoring, Scored
@@ -105,8 +97,7 @@ class PaymentNetwork(Party):
 
     def __init__(self, store: Store, pool: WorkerPool, banks_at_once: int = 1) -> None:
         super().__init__(PAYMENT_NETWORK, store, pool)
-        self._banks_at_once = banks_at_once
-        self._planes = EncryptedPlanes(pool)
+        self._chains = BankChains(pool, banks_at_once)
         self._scoring = NetworkScoring(pool, banks_at_once)
 
     def propose(self, parameters: RunParameters, data: TrainingInput) -> list[bytes]:
@@ -290,7 +281,7 @@ class PaymentNetwork(Party):
     ) -> Iterable[Message]:
         bank, banks = message.address.sender, run.parameters().banks
         expect(bank in banks and bank not in answered, message, "nothing was told to it")
-        _expect_receipt_of(TablesInForce, message)
+        expect_receipt_of(TablesInForce, message)
         answered = [*answered, bank]
         if len(answered) < len(banks):
             run.put_stage(Settling(answered))
@@ -311,10 +302,12 @@ class PaymentNetwork(Party):
                 return self._advance(message, run, answered, tx)
             case Running(answered), BlindedSums():
                 acknowledge_previous(run, tx, AGGREGATOR, message)
-                return self._begin_comparison(message, run, answered)
+                all_sent = self._chains.all_sent(run.parameters(), answered)
+                expect(all_sent, message, "not all sums have been sent")
+                return [begin_comparison(message, run, self.pool)]
             case Comparing(done), SharedLabels():
                 acknowledge_previous(run, tx, AGGREGATOR, message)
-                return self._keep_label_share(message, run, done)
+                return keep_label_share(message, done, run, self.pool)
             case (
                 Scoring() as stage,
                 ScoreReply() | EncryptedLabels() | SetSharesOpened() | Receipt(),
@@ -328,9 +321,11 @@ class PaymentNetwork(Party):
             case Settling(answered), Receipt():
                 return self._settle(message, run, answered, tx)
             case Revealing(), LabelMasks():
-                return self._reveal_labels(message, run)
+                reveal_labels(message, run)
+                return []
             case Comparing() | Revealing() | Trained(), Receipt():
-                return self._note_late_receipt(message, run)
+                self._chains.take_late_receipt(message, run)
+                return []
             case stage, _:
                 raise out_of_order(message, stage)
 
@@ -353,15 +348,15 @@ class PaymentNetwork(Party):
             run.put(f"bank/{sender}/identity", message.identity)
         else:
             expect(sender == AGGREGATOR, message, "a bank answers with its keys")
-            _expect_receipt_of(RunProposal, message)
+            expect_receipt_of(RunProposal, message)
         answered = [*answered, sender]
         if len(answered) < len(self._partners(parameters)):
             run.put_stage(Proposed(answered))
             return []
         tx.acknowledge(_proposing(message.address))
-        begun = list(parameters.banks)[: self._banks_at_once]
+        begun = self._chains.first_banks(parameters)
         run.put_stage(Running(dict.fromkeys(begun, 0)))
-        return [self._step(parameters, run, bank, 0, message.address) for bank in begun]
+        return [self._chains.message(run, bank, 0, message.address) for bank in begun]
 
     # Match and count: one chain per bank.
 
@@ -372,163 +367,15 @@ class PaymentNetwork(Party):
         answered: dict[str, int],
         tx: Transaction,
     ) -> Iterable[Message]:
-        parameters, bank = run.parameters(), message.address.sender
-        expect(bank in answered, message, "nothing was asked of it yet")
-        self._take_answer(message, parameters, run, answered[bank])
-        acknowledge_previous(run, tx, bank, message)
-        answered = answered | {bank: answered[bank] + 1}
-        next_steps = []
-        if answered[bank] < len(_steps(parameters, bank)):
-            next_steps.append(bank)
-        else:
-            waiting = [name for name in parameters.banks if name not in answered]
-            next_steps += waiting[:1]
-            answered |= dict.fromkeys(waiting[:1], 0)
-        if parameters.purpose == "matching" and self._all_answered(parameters, answered):
-            return self._put_in_force(parameters, message.address, run)
+        parameters, here = run.parameters(), message.address
+        answered, next_banks = self._chains.advance(message, run, answered)
+        acknowledge_previous(run, tx, here.sender, message)
+        if parameters.purpose == "matching" and self._chains.all_answered(parameters, answered):
+            return self._put_in_force(parameters, here, run)
         run.put_stage(Running(answered))
-        return [
-            self._step(parameters, run, name, answered[name], message.address)
-            for name in next_steps
-        ]
-
-    def _all_answered(self, parameters: RunParameters, answered: dict[str, int]) -> bool:
-        return all(
-            answered.get(bank, 0) == len(_steps(parameters, bank)) for bank in parameters.banks
-        )
-
-    def _step(
-        self, parameters: RunParameters, run: RunRecords, bank: str, number: int, like: Address
-    ) -> Message:
-        step = _steps(parameters, bank)[number]
-        if step.plan is None:
-            identities = tuple(run.get(f"bank/{name}/identity") for name in parameters.banks)
-            return Roster(self._address(bank, like), identities)
-        address = self._address(bank, like, step.plan.table_id, step.chunk)
-        if step.kind is EncryptedTable:
-            planes = self._planes.of_chunk(parameters, step.plan, step.chunk, run)
-            return EncryptedTable(address, planes)
-        products = products_of_lanes(
-            parameters, step.plan, step.chunk, bank, run=run, pool=self.pool
-        )
-        return MaskedProducts(address, products)
-
-    def _take_answer(
-        self,
-        message: BlindedIndicators | Receipt,
-        parameters: RunParameters,
-        run: RunRecords,
-        number: int,
-    ) -> None:
-        steps = _steps(parameters, message.address.sender)
-        expect(number < len(steps), message, "nothing was asked")
-        step = steps[number]
-        asked = (step.plan.table_id if step.plan else "", step.chunk)
-        wanted = BlindedIndicators if step.kind is EncryptedTable else Receipt
-        expect(
-            isinstance(message, wanted)
-            and (message.address.table_id, message.address.index) == asked,
-            message,
-            "not what was asked",
-        )
-        if isinstance(message, Receipt):
-            _expect_receipt_of(step.kind, message)
-        elif step.plan is not None:
-            keep_shares(message, parameters, step.plan, step.chunk, run=run, pool=self.pool)
-
-    def _note_late_receipt(self, message: Receipt, run: RunRecords) -> Iterable[Message]:
-        """The last receipt of a bank can be overtaken by what follows from its sums."""
-        parameters, bank = run.parameters(), message.address.sender
-        expect(bank in parameters.banks, message, "takes no part in this run")
-        self._take_answer(message, parameters, run, len(_steps(parameters, bank)) - 1)
-        return []
-
-    # Compare and labels.
-
-    def _begin_comparison(
-        self, message: BlindedSums, run: RunRecords, answered: dict[str, int]
-    ) -> Iterable[Message]:
-        parameters = run.parameters()
-        all_sent = all(
-            answered.get(bank, 0) + 1 >= len(_steps(parameters, bank)) for bank in parameters.banks
-        )
-        expect(all_sent, message, "not all sums have been sent")
-        sizes, t = parameters.sizes, parameters.plain_modulus
-        expect_residues(message, message.residues, sizes.n_leaves, t)
-        n_path = run.get_arrays("counts")["n_path"]
-        w = masked_leaves(message.residues, run.get_arrays("sums")["p"], n_path, t)
-        run.put_arrays("masked leaves", w=w.ravel())
-        run.put_stage(Comparing(0))
-        return [self._digits(parameters, run, 0, message.address)]
-
-    def _digits(
-        self, parameters: RunParameters, run: RunRecords, block: int, like: Address
-    ) -> EncryptedDigits:
-        t, degree = parameters.plain_modulus, parameters.match_ring.degree
-        secret = SecretKey(parameters.match_ring, run.get("secret key"))
-        w = run.get_arrays("masked leaves")["w"][block * degree : (block + 1) * degree]
-        jobs = [
-            DigitsJob(secret, digit, base)
-            for digit, base in zip(digits(w, t), digit_bases(t), strict=True)
-        ]
-        one_hot = tuple(one for digit in self.pool.map(encrypt_digit, jobs) for one in digit)
-        return EncryptedDigits(self._address(AGGREGATOR, like, index=block), one_hot)
-
-    def _keep_label_share(
-        self, message: SharedLabels, run: RunRecords, done: int
-    ) -> Iterable[Message]:
-        parameters, block = run.parameters(), message.address.index
-        expect(block == done, message, f"block {done} is next")
-        secret = SecretKey(parameters.match_ring, run.get("secret key"))
-        (opened,) = self.pool.map(open_indicators, [OpenJob(secret, (message.ciphertext,))])
-        run.put_arrays(f"label share/{block}", p=opened[0].astype(np.uint64))
-        if block + 1 < parameters.n_leaf_blocks:
-            run.put_stage(Comparing(done + 1))
-            return [self._digits(parameters, run, block + 1, message.address)]
-        shares = [run.get_arrays(f"label share/{i}")["p"] for i in range(parameters.n_leaf_blocks)]
-        run.put_arrays("label share", p=np.concatenate(shares)[: parameters.sizes.n_leaves])
-        run.delete("masked leaves")
-        run.put_stage(Trained() if parameters.mode == "sealed" else Revealing())
-        return []
-
-    def _reveal_labels(self, message: LabelMasks, run: RunRecords) -> Iterable[Message]:
-        parameters = run.parameters()
-        t = parameters.plain_modulus
-        expect_residues(message, message.residues, parameters.sizes.n_leaves, t)
-        labels = (run.get_arrays("label share")["p"] + message.residues) % np.uint64(t)
-        expect(bool((labels <= 1).all()), message, "shares that do not add up to labels")
-        run.put_arrays("labels", labels=labels.astype(np.int8))
-        run.put_stage(Trained())
-        return []
+        return [self._chains.message(run, bank, answered[bank], here) for bank in next_banks]
 
 
 def _proposing(address: Address) -> str:
     """The name under which the proposals of a match wait for their answers."""
     return f"{address.run_id}/propose/{address.epoch}"
-
-
-def _expect_receipt_of(kind: type[Message], message: Receipt) -> None:
-    here = message.address
-    asked = replace(here, sender=here.receiver, receiver=here.sender)
-    expect(message.of == id_of(kind, asked), message, "a receipt of something else")
-
-
-@dataclass(frozen=True)
-class _Step:
-    """One message of a bank's chain."""
-
-    kind: type[Message]
-    plan: TablePlan | None = None
-    chunk: int = 0
-
-
-def _steps(parameters: RunParameters, bank: str) -> list[_Step]:
-    """A bank's chain: the roster, then the blocks of its tables, then the masked products."""
-    matches = [_Step(EncryptedTable, *step) for step in parameters.match_steps(bank)]
-    if parameters.purpose == "matching":
-        return matches
-    return [
-        _Step(Roster),
-        *matches,
-        *(_Step(MaskedProducts, *step) for step in parameters.count_steps(bank)),
-    ]

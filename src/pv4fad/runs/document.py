@@ -16,7 +16,7 @@ from pv4fad import __version__
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.he.noise import FAILURE_BITS
-from pv4fad.parties.bank import UNIT
+from pv4fad.parties.bank_release import UNIT
 from pv4fad.protocol.parameters import LOG2_LAYERS, LOG2_WRAP, RunParameters
 from pv4fad.runs.meter import PhaseCost, Traffic
 

@@ -1,0 +1,39 @@
+"""How far a run is at a bank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Keys sent; waiting for those of the other banks."""
+
+
+@dataclass(frozen=True)
+class Matching:
+    """`done` messages with encrypted blocks answered, in the order of the tables."""
+
+    done: int
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A match after training is complete: its tables can be scored."""
+
+
+@dataclass(frozen=True)
+class Counting:
+    """`done` messages with masked products added up."""
+
+    done: int
+
+
+@dataclass(frozen=True)
+class Released:
+    """Noisy sums sent, ε spent."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The model exists; in sealed mode this bank holds its share of the labels."""

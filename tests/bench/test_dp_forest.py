@@ -139,6 +139,9 @@ def test_an_absent_or_broken_file_is_named(folder, tmp_path):
     broken = {
         "column health is missing": text.replace("health", "wealth", 1),
         "column finance has a value that its codebook lacks": text.replace("inconv", "poor"),
+        "no readable table: ": "",
+        "nursery.csv.gz: no readable table: ": text + "1,2,3,4,5,6,7,8,9,10,11,12\n",
+        "needs rows to learn from": text.splitlines()[0] + "\n",
     }
     for said, contents in broken.items():
         (tmp_path / "nursery.csv.gz").write_bytes(gzip.compress(contents.encode()))
@@ -149,6 +152,13 @@ def test_an_absent_or_broken_file_is_named(folder, tmp_path):
     adult = "\n".join([head, "old" + row[row.index(",") :], rest])
     (tmp_path / "adult.csv.gz").write_bytes(gzip.compress(adult.encode()))
     with pytest.raises(DataError, match="column age has a value that is no number"):
+        load_tabular(tmp_path, ADULT)
+    adult = "\n".join([head, row[row.index(",") :], rest])
+    (tmp_path / "adult.csv.gz").write_bytes(gzip.compress(adult.encode()))
+    with pytest.raises(DataError, match="column age has a value that is no number"):
+        load_tabular(tmp_path, ADULT)
+    (tmp_path / "adult.csv.gz").write_bytes(gzip.compress(adult.encode())[:-20])
+    with pytest.raises(DataError, match=r"adult.csv.gz: no readable table"):
         load_tabular(tmp_path, ADULT)
 
 

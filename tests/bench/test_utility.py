@@ -1,12 +1,15 @@
+import json
+
 import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from pv4fad.bench.clear_run import ClearRun
-from pv4fad.bench.utility import Difficulty, Measured, StudyFile, shuffled_flags
+from pv4fad.bench.utility import Difficulty, Measured, StudyDocument, StudyFile, shuffled_flags
 from pv4fad.cli.main import app
 from pv4fad.data.generate import Settings, generate_tables
+from pv4fad.detection import recipe
 from pv4fad.errors import DataError
 from pv4fad.runs.in_memory import train
 from pv4fad.runs.scoring_rows import Batching
@@ -18,7 +21,7 @@ SETTINGS = TrainingSettings(epsilon="none", trees=8, seed=5)
 @pytest.fixture(scope="module")
 def tables():
     return generate_tables(
-        Settings(2000, 3, Difficulty.CHALLENGE, 7, anomaly_rate=0.05, accounts=200)
+        Settings(3000, 3, Difficulty.CHALLENGE, 8, anomaly_rate=0.05, accounts=1500)
     )
 
 
@@ -28,9 +31,13 @@ def clear(tables):
     return ClearRun(tables.train.transactions, new, tables.accounts, SETTINGS, SETTINGS.seed)
 
 
-def scores_of(clear, combiner):
-    records = clear.records(clear.accounts)
-    totals = clear.votes(clear.red_labels(records, "none", 1), records)
+def totals_of(clear, accounts):
+    records = clear.records(accounts)
+    return clear.votes(clear.red_labels(records, "none", 1), records)
+
+
+def scores_of(clear, combiner, accounts):
+    totals = totals_of(clear, accounts)
     return clear.scores(combiner, totals, epsilon="none", draws=1)
 
 
@@ -40,11 +47,17 @@ def test_scores_in_the_clear_are_those_of_a_private_run(tables, clear):
         batching = Batching(layers=1)
         for combiner in ("stacked", "calibrated", "votes"):
             private = model.score(new, combiner=combiner, batching=batching)["Score"].to_numpy()
-            assert np.allclose(private, scores_of(clear, combiner), rtol=1e-9, atol=0), combiner
+            found = scores_of(clear, combiner, clear.accounts)
+            assert np.allclose(private, found, rtol=1e-9, atol=0), combiner
 
 
-def test_the_banks_make_a_difference(clear):
-    assert not np.allclose(scores_of(clear, "calibrated"), 1 / (1 + np.exp(-clear.alone)))
+@pytest.mark.parametrize("combiner", ["stacked", "calibrated", "votes"])
+def test_these_scores_depend_on_what_the_banks_know(clear, combiner):
+    """Otherwise the test above would compare nothing that came from a bank."""
+    totals = totals_of(clear, clear.accounts).of_new
+    assert all(len(np.unique(side)) > 1 for side in totals.T)
+    with_banks, without = (scores_of(clear, combiner, one) for one in (clear.accounts, None))
+    assert np.abs(with_banks - without).max() > 0.1
 
 
 def test_shuffled_flags_are_the_same_flags_of_other_accounts(tables):
@@ -60,18 +73,58 @@ def test_shuffled_flags_are_the_same_flags_of_other_accounts(tables):
     )
 
 
-def test_a_finished_seed_is_kept_and_a_file_of_another_study_refused(tmp_path):
+def test_a_finished_seed_is_kept_and_a_file_of_another_study_refused(tmp_path, monkeypatch):
     path = tmp_path / "study.json"
-    rows = {"alone": Measured(0.5, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))}
+    rows = {name: Measured(0.5, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)) for name in ("alone", "joined")}
     StudyFile(path, 1000).add(Difficulty.HARD, 11, rows)
     again = StudyFile(path, 1000)
     assert again.finished(Difficulty.HARD) == {11: rows}
     assert again.finished(Difficulty.CHALLENGE) == {}
     with pytest.raises(DataError, match=r"another setting \(transactions\)"):
         StudyFile(path, 2000)
-    path.write_text("[]")
-    with pytest.raises(DataError, match="no study"):
+    monkeypatch.setattr(recipe, "VERSION", recipe.VERSION + 1)
+    with pytest.raises(DataError, match=r"another setting \(recipe\)"):
         StudyFile(path, 1000)
+
+
+def _damaged(spoil):
+    measured = {"average_precision": 0.5, "precision": [0.1] * 3, "recall": [0.2] * 3}
+    hard = {seed: {"alone": dict(measured), "joined": dict(measured)} for seed in ("11", "12")}
+    spoil(hard)
+    document = StudyDocument.empty(1000).model_dump(mode="json")
+    return json.dumps(document | {"results": {"hard": hard}})
+
+
+DAMAGE = {
+    "a list": "[]",
+    "no text": "\0",
+    "deeply nested": "[" * 100_000,
+    "of before recipes had versions": _damaged(lambda hard: None).replace('"recipe"', '"mark"'),
+    "a seed that is no number": _damaged(lambda hard: hard.update(x=hard.pop("11"))),
+    "no rows": _damaged(lambda hard: hard.update({"11": {}})),
+    "other rows for one seed": _damaged(lambda hard: hard["11"].update(more=hard["11"]["alone"])),
+    "without the bound": _damaged(lambda hard: [rows.pop("joined") for rows in hard.values()]),
+    "text for a number": _damaged(lambda hard: hard["11"]["alone"].update(average_precision="x")),
+    "no number": _damaged(lambda hard: hard["11"]["alone"].update(average_precision=float("nan"))),
+    "null": _damaged(lambda hard: hard["11"]["alone"].update(average_precision=None)),
+    "above 1": _damaged(lambda hard: hard["11"]["alone"].update(average_precision=1.5)),
+    "a budget too few": _damaged(lambda hard: hard["11"]["alone"].update(precision=[0.1])),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_file_that_holds_no_study_is_refused_and_stays(damage, tmp_path):
+    path = tmp_path / "study.json"
+    path.write_text(DAMAGE[damage])
+    with pytest.raises(DataError, match=f"{path}: holds no study"):
+        StudyFile(path, 1000)
+    assert path.read_text() == DAMAGE[damage]
+
+
+def test_the_damage_is_what_is_wrong_with_those_files(tmp_path):
+    path = tmp_path / "study.json"
+    path.write_text(_damaged(lambda hard: None))
+    assert list(StudyFile(path, 1000).finished(Difficulty.HARD)) == [11, 12]
 
 
 def test_the_command_prints_what_is_in_its_file(tmp_path):

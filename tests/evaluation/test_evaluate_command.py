@@ -74,6 +74,28 @@ def test_everything_joined_is_shown_on_demand(run, data, pv4fad):
     code, text, _ = pv4fad("evaluate", run, data, "--joined")
     assert code == 0
     assert "everything" in text
+    detectors = json.loads(pv4fad("evaluate", run, data, "--joined", "--json")[1])["detectors"]
+    alone, joint, joined = (one["average_precision"]["value"] for one in detectors)
+    assert detectors[1]["to_joined"] == pytest.approx(joint / joined)
+    closed = [one["gap_closed"] for one in detectors]
+    if joined > alone:
+        assert closed == pytest.approx([0, (joint - alone) / (joined - alone), 1])
+        assert "gap closed" in text
+    else:
+        assert closed == [None] * 3
+
+
+def test_without_banks_nothing_can_be_joined(run, tables, tmp_path, pv4fad):
+    data = write_data(tmp_path / "without", tables)
+    for file in data.glob("*/*/partitions.json"):
+        file.write_text(json.dumps({"swift": json.loads(file.read_text())["swift"]}))
+    assert "nothing to join" in refusal(pv4fad, run, data, "--joined")
+
+
+def test_predictions_that_call_their_label_predicted_are_read_as_well(run, data, made, pv4fad):
+    expected = pv4fad("evaluate", run, data, "--json")[1]
+    made.with_columns(Label=pl.lit(1), PredictedLabel=pl.lit(0)).write_csv(default_predictions(run))
+    assert pv4fad("evaluate", run, data, "--json")[1] == expected
 
 
 def test_a_plot_of_another_kind_is_refused(run, data, tmp_path, pv4fad):
@@ -97,7 +119,8 @@ def test_absent_labels_are_named(run, tables, tmp_path, pv4fad):
     data = write_data(tmp_path / "unlabelled", tables)
     file = data / "scenario01" / "test" / "swift" / "swift_transaction_test_dataset.csv"
     pl.read_csv(file, infer_schema=False).drop("Label").write_csv(file)
-    assert "the test split has no column Label" in refusal(pv4fad, run, data)
+    for options in ((), ("--joined",)):
+        assert "the test split has no column Label" in refusal(pv4fad, run, data, *options)
 
 
 def test_a_period_without_anomalies_is_named(run, tables, tmp_path, pv4fad):

@@ -104,5 +104,8 @@ def test_categories_are_of_one_type_and_each_is_named_once(values):
 def test_text_where_numbers_were_declared_is_refused_and_the_other_way_round():
     with pytest.raises(DataError, match="not a number"):
         Numeric(0, 1).encode(np.array(["a"], object))
+    for missing in (None, "nan", float("nan")):
+        with pytest.raises(DataError, match="is missing"):
+            Numeric(0, 1).encode(np.array([0.5, missing], object))
     with pytest.raises(DataError, match="not text"):
         Categorical("ab").encode(pl.Series([1, 2]).to_numpy())

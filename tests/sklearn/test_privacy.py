@@ -117,7 +117,10 @@ def test_domains_must_be_declared(data):
         ({"epsilon": -1}, "epsilon"),
         ({"epsilon": float("nan")}, "epsilon"),
         ({"epsilon": 1001}, "epsilon"),
+        ({"epsilon": "1"}, "epsilon must be a number"),
+        ({"epsilon": True}, "epsilon must be a number"),
         ({"epsilon": Fraction(1, 201)}, "lower n_trees"),
+        ({"classes": []}, "one class at least"),
         ({"n_trees": 0}, "n_trees"),
         ({"max_depth": 0}, "max_depth"),
         ({"max_depth": 17}, "max_depth"),
@@ -128,6 +131,14 @@ def test_domains_must_be_declared(data):
 def test_parameters_out_of_range_are_refused(data, changed, said):
     with pytest.raises(ParameterError, match=said):
         private(**{"epsilon": 1} | changed).fit(*data)
+
+
+@pytest.mark.parametrize("vote", ["majority", "log_odds"])
+def test_parameters_that_are_set_later_wait_for_the_next_fit(data, vote):
+    forest = private(1, vote=vote).fit(*data)
+    before = forest.predict_proba(data[0])
+    forest.set_params(vote="majority" if vote == "log_odds" else "log_odds", n_trees=3)
+    assert np.array_equal(forest.predict_proba(data[0]), before)
 
 
 def test_declared_classes_are_all_there_is(data):

@@ -75,7 +75,11 @@ def load_tabular(folder: Path, codebook: Codebook) -> TabularData:
             f"{file}: no such file; --data names a folder with "
             + ", ".join(f"{one.name}.csv.gz" for one in CODEBOOKS)
         )
-    table = pl.read_csv(file, infer_schema=False)
+    try:
+        table = pl.read_csv(file, infer_schema=False)
+    except (pl.exceptions.PolarsError, OSError, EOFError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise DataError(f"{file}: no readable table: {reason}") from None
     missing = {codebook.target, *codebook.features} - set(table.columns)
     if missing:
         raise DataError(f"{file}: column {min(missing)} is missing")
@@ -87,6 +91,8 @@ def load_tabular(folder: Path, codebook: Codebook) -> TabularData:
         [_as_numbers(file, table[name], domain) for name, domain in codebook.features.items()]
     )
     label = _codes(file, table[codebook.target], Categorical(codebook.classes))
+    if is_test.all() or not is_test.any():
+        raise DataError(f"{file}: needs rows to learn from and rows to test with")
     train, test = (Rows(features[chosen], label[chosen]) for chosen in (~is_test, is_test))
     return TabularData(codebook, train, test)
 
@@ -94,10 +100,10 @@ def load_tabular(folder: Path, codebook: Codebook) -> TabularData:
 def _as_numbers(file: Path, column: pl.Series, domain: Declared) -> NDArray[np.float64]:
     if isinstance(domain, Categorical):
         return _codes(file, column, domain).astype(np.float64)
-    try:
-        return column.cast(pl.Float64).to_numpy()
-    except pl.exceptions.InvalidOperationError:
-        raise DataError(f"{file}: column {column.name} has a value that is no number") from None
+    numbers = column.cast(pl.Float64, strict=False)
+    if not numbers.is_finite().fill_null(False).all():
+        raise DataError(f"{file}: column {column.name} has a value that is no number")
+    return numbers.to_numpy()
 
 
 def _codes(file: Path, column: pl.Series, domain: Categorical) -> NDArray[np.intp]:

@@ -15,21 +15,23 @@ runs are in the clear (`clear_run`).  Finished seeds are kept in the JSON file.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pv4fad import __version__
 from pv4fad.bench.clear_run import Accounts, ClearRun, Records, RedLabels
 from pv4fad.data.generate import Difficulty, Settings, generate_tables
 from pv4fad.data.schema import LABEL
+from pv4fad.detection import recipe
 from pv4fad.detection.recipe import COMBINERS, Combiner
+from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
 from pv4fad.errors import DataError
 from pv4fad.evaluation.measures import ALERT_BUDGETS, at_budget, average_precision
 from pv4fad.files import write_whole
@@ -41,6 +43,9 @@ EPSILONS = ("none", "5", "1", "0.5", "0.1")
 CONTROL_EPSILON = "1"
 ALONE, JOINED = "alone", "joined"
 BANKS = 25
+
+
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,9 @@ class Setting:
 class Measured:
     """How well one way of scoring found the anomalies of one test period."""
 
-    average_precision: float
-    precision: tuple[float, ...]  # by alert budget
-    recall: tuple[float, ...]
+    average_precision: Share
+    precision: tuple[Share, ...]  # by alert budget
+    recall: tuple[Share, ...]
 
     @classmethod
     def of(cls, labels: NDArray[np.int8], scores: NDArray[np.float64]) -> Measured:
@@ -154,72 +159,85 @@ def shuffled_flags(accounts: Accounts, rng: np.random.Generator) -> Accounts:
     return shuffled
 
 
+class StudyDocument(BaseModel):
+    """A study as it is kept; what is not one is refused when it is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    study: Literal["pv4fad bench utility"]
+    program: str
+    recipe: int
+    transactions: int
+    banks: int
+    training: dict[str, Any]
+    alert_budgets: tuple[float, ...]
+    outside_the_claim: str
+    results: dict[Difficulty, dict[int, SeedResults]]
+
+    @classmethod
+    def empty(cls, transactions: int) -> Self:
+        """A study of this program that has not begun."""
+        return cls(
+            study="pv4fad bench utility",
+            program=__version__,
+            recipe=recipe.VERSION,
+            transactions=transactions,
+            banks=BANKS,
+            training=SETTINGS.model_dump(mode="json"),
+            alert_budgets=ALERT_BUDGETS,
+            outside_the_claim=OUTSIDE_THE_CLAIM,
+            results={},
+        )
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        all_rows = [rows for seeds in self.results.values() for rows in seeds.values()]
+        n = len(self.alert_budgets)
+        for rows in all_rows:
+            if rows.keys() != all_rows[0].keys() or not {ALONE, JOINED} <= rows.keys():
+                raise ValueError("not the same rows for every seed")
+            if any((len(one.precision), len(one.recall)) != (n, n) for one in rows.values()):
+                raise ValueError("not one value for each alert budget")
+        return self
+
+
 class StudyFile:
     """The results so far, in a JSON file; a study that was interrupted carries on from there."""
 
     def __init__(self, path: Path | None, transactions: int) -> None:
         self._path = path
-        self._transactions = transactions
-        self._results: dict[str, dict[str, SeedResults]] = {}
+        self._document = StudyDocument.empty(transactions)
         if path is not None and path.exists():
-            self._read(path)
+            self._document = self._read(path)
 
     def finished(self, difficulty: Difficulty) -> dict[int, SeedResults]:
         """By seed."""
-        return {int(seed): one for seed, one in self._results.get(difficulty, {}).items()}
+        return self._document.results.get(difficulty, {})
 
     def add(self, difficulty: Difficulty, seed: int, results: SeedResults) -> None:
         """Keep the results of a seed, at once."""
-        self._results.setdefault(difficulty, {})[str(seed)] = results
-        if self._path is None:
-            return
-        write_whole(self._path, json.dumps(self._document(), indent=1) + "\n")
+        seeds = self.finished(difficulty) | {seed: results}
+        everything = self._document.results | {difficulty: seeds}
+        self._document = self._document.model_copy(update={"results": everything})
+        if self._path is not None:
+            write_whole(self._path, self._document.model_dump_json(indent=1) + "\n")
 
-    def _document(self) -> dict[str, Any]:
-        return {
-            "study": "pv4fad bench utility",
-            **self._setting(),
-            "alert_budgets": ALERT_BUDGETS,
-            "results": {
-                difficulty: {
-                    seed: {row: asdict(one) for row, one in rows.items()}
-                    for seed, rows in seeds.items()
-                }
-                for difficulty, seeds in self._results.items()
-            },
-        }
-
-    def _setting(self) -> dict[str, Any]:
-        """What results have to have in common."""
-        return {
-            "program": __version__,
-            "transactions": self._transactions,
-            "banks": BANKS,
-            "training": SETTINGS.model_dump(mode="json"),
-        }
-
-    def _read(self, path: Path) -> None:
+    def _read(self, path: Path) -> StudyDocument:
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            results = document["results"]
-            setting = {name: document[name] for name in self._setting()}
-            self._results = {
-                difficulty: {
-                    seed: {
-                        row: Measured(
-                            one["average_precision"], tuple(one["precision"]), tuple(one["recall"])
-                        )
-                        for row, one in rows.items()
-                    }
-                    for seed, rows in seeds.items()
-                }
-                for difficulty, seeds in results.items()
-            }
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise DataError(f"{path}: holds no study of pv4fad bench utility") from None
-        differ = [name for name, value in self._setting().items() if setting[name] != value]
+            found = StudyDocument.model_validate_json(path.read_bytes())
+        except ValidationError:
+            raise DataError(
+                f"{path}: holds no study of pv4fad bench utility, or one of an older version"
+            ) from None
+        mine = self._document
+        differ = [
+            name
+            for name in ("program", "recipe", "transactions", "banks", "training", "alert_budgets")
+            if getattr(found, name) != getattr(mine, name)
+        ]
         if differ:
             raise DataError(
                 f"{path}: holds a study with another setting ({', '.join(differ)}); name another"
                 " file"
             )
+        return found

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
 from pv4fad.errors import ParameterError
-from pv4fad.evaluation.evaluate import ALONE, Detector, Evaluation, evaluate
+from pv4fad.evaluation.evaluate import ALONE, JOINED, Detector, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_predictions
 from pv4fad.files import require_new_file, write_whole
@@ -83,6 +83,7 @@ def command(
     if record is not None:
         document = document.with_outside_the_claim(record.outside_the_claim)
     scored = ScoredTransactions.read(splits[1], predictions)
+    scored.require_labels(splits[1])
     result = evaluate(scored, splits[1], joined_scores(*splits) if joined else None)
     if plot is not None:
         drawing = precision_recall(result.detectors).svg(stand_alone_style=drawing_style())
@@ -116,9 +117,15 @@ def evaluation_table(document: RunDocument, result: Evaluation) -> Table:
     table = Table("", *(one.name for one in result.detectors), title=escape(title))
     estimates = (estimate_text(one.average_precision) for one in result.detectors)
     table.add_row("average precision", *estimates)
+    if result.of(JOINED) is not None:
+        for name, share in (("to joined", result.to_joined), ("gap closed", result.gap_closed)):
+            shares = [share(one) for one in result.detectors]
+            table.add_row(name, *("-" if one is None else f"{one:.2f}" for one in shares))
     for number, at in enumerate(result.detectors[0].budgets):
         found = (found_text(one.budgets[number], result.anomalies) for one in result.detectors)
         table.add_row(f"found in {at.alerts:,} alerts", *found)
+        precision = (f"{one.budgets[number].precision:.2f}" for one in result.detectors)
+        table.add_row("  precision", *precision)
     return table
 
 
@@ -130,14 +137,16 @@ def _summary(document: RunDocument, result: Evaluation) -> dict[str, Any]:
         "transactions": result.transactions,
         "anomalies": result.anomalies,
         "intervals": HOW_SURE,
-        "detectors": [_measures(one) for one in result.detectors],
+        "detectors": [_measures(one, result) for one in result.detectors],
     }
 
 
-def _measures(detector: Detector) -> dict[str, Any]:
+def _measures(detector: Detector, result: Evaluation) -> dict[str, Any]:
     return {
         "name": detector.name,
         "average_precision": asdict(detector.average_precision),
+        "to_joined": result.to_joined(detector),
+        "gap_closed": result.gap_closed(detector),
         "budgets": [
             asdict(at) | {"recall_interval": asdict(interval)}
             for at, interval in zip(detector.budgets, detector.recall, strict=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +117,9 @@ class LocalModel:
             rows = np.sort(np.concatenate([anomalies, sample]))
             for forest in FORESTS:
                 fitted = forest(int(rng.integers(2**32)))
-                fitted.fit(features[rows], labels[rows])
+                # Its threads change the warning filters of the process, and may leave them changed.
+                with catch_warnings():
+                    fitted.fit(features[rows], labels[rows])
                 trees += forest_trees(fitted)
         base = float(np.log(n_sample / len(normal)))
         return cls(tuple(names), base, TreeEnsemble.of(len(names), trees))

@@ -25,6 +25,9 @@ from pv4fad.forest.pairs import AccountIndex
 from pv4fad.forest.structure import Forest
 from pv4fad.forest.tree import Side
 
+VERSION = 2
+"""Of everything between data and scores; another one where the same data gives other scores."""
+
 Combiner = Literal["votes", "calibrated", "stacked"]
 COMBINERS: tuple[Combiner, ...] = ("calibrated", "stacked", "votes")
 

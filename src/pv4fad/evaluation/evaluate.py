@@ -47,6 +47,22 @@ class Evaluation:
     def of(self, name: str) -> Detector | None:
         return next((one for one in self.detectors if one.name == name), None)
 
+    def to_joined(self, detector: Detector) -> float | None:
+        """Its average precision to that of everything joined; None where that is not known."""
+        joined = self.of(JOINED)
+        if joined is None:
+            return None
+        return detector.average_precision.value / joined.average_precision.value
+
+    def gap_closed(self, detector: Detector) -> float | None:
+        """How far it is on the way from the payment network alone (0) to everything joined (1)."""
+        alone, joined = self.of(ALONE), self.of(JOINED)
+        if alone is None or joined is None:
+            return None
+        gap = joined.average_precision.value - alone.average_precision.value
+        over = detector.average_precision.value - alone.average_precision.value
+        return over / gap if gap > 0 else None
+
 
 def measure(name: str, labels: NDArray[np.int8], scores: NDArray[np.float64]) -> Detector:
     """One detector, with bootstrap intervals over the transactions."""

@@ -18,6 +18,7 @@ from pv4fad.data.loading import ACCOUNT_KEY, load_partition
 from pv4fad.data.routing import BENEFICIARY_BANK, ORDERING_BANK, route
 from pv4fad.data.schema import LABEL
 from pv4fad.detection.local_model import LocalModel
+from pv4fad.errors import DataError
 
 _SIDES = {"ordering_flag": (ORDERING_BANK, "OrderingAccount")} | {
     "beneficiary_flag": (BENEFICIARY_BANK, "BeneficiaryAccount")
@@ -28,11 +29,16 @@ _SEED = 11
 def joined_scores(train: Path, test: Path) -> NDArray[np.float64]:
     """A score for each transaction of the test split, in its order."""
     known, new = load_partition(train), load_partition(test)
+    if not new.accounts:
+        raise DataError(f"{test}: has no accounts of banks, so there is nothing to join")
     history, transactions = known.transactions.frame, new.transactions.frame
     labels = history[LABEL].to_numpy().astype(np.int8)
     before, after = compute_features(history), compute_features(transactions, history)
     # A payment that began in training is routed with all its legs, as in a private run.
-    both = pl.concat([history, transactions.select(history.columns)], how="vertical_relaxed")
+    columns = [name for name in history.columns if name != LABEL]
+    both = pl.concat(
+        [history.select(columns), transactions.select(columns)], how="vertical_relaxed"
+    )
     flags = _flags(route(both), {bank: one.frame for bank, one in new.accounts.items()})
     past = np.hstack([before.values, flags[: history.height]]).astype(np.float32)
     present = np.hstack([after.values, flags[history.height :]]).astype(np.float32)

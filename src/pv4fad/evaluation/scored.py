@@ -93,4 +93,6 @@ def read_predictions(path: Path) -> pl.DataFrame:
         if not table[column].is_finite().fill_null(False).all():
             raise DataError(f"{path}: some {column} is no number")
     # Details have a Label too: what was predicted, not what is true.
-    return table.rename({LABEL: "PredictedLabel"}, strict=False)
+    return table.drop("PredictedLabel", strict=False).rename(
+        {LABEL: "PredictedLabel"}, strict=False
+    )

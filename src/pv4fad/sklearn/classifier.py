@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import exp, expm1
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -111,8 +112,8 @@ class RandomDecisionForestClassifier(ClassifierMixin, BaseEstimator):  # type: i
         total = np.zeros((len(rows), len(self.classes_)))
         for tree, score in zip(self.trees_, self._leaf_scores, strict=True):
             total += score[tree.leaves(codes, len(rows))]
-        if self.vote == "majority":
-            return total / self.n_trees
+        if self._votes:
+            return total / len(self.trees_)
         probability: NDArray[np.float64] = softmax(total * self._weight + self._log_prior, axis=1)
         return probability
 
@@ -122,7 +123,8 @@ class RandomDecisionForestClassifier(ClassifierMixin, BaseEstimator):  # type: i
         self._log_prior = np.log(totals / totals.sum())
         repeats = times_asked(self.trees_)
         self._weight = OVERLAP / repeats
-        if self.vote == "majority":
+        self._votes = self.vote == "majority"  # as fitted, whatever is set later
+        if self._votes:
             one_vote = np.eye(len(self.classes_))
             self._leaf_scores = [one_vote[count.argmax(axis=1)] for count in self.counts_]
         else:
@@ -141,6 +143,8 @@ class RandomDecisionForestClassifier(ClassifierMixin, BaseEstimator):  # type: i
             raise ParameterError(f"vote must be 'majority' or 'log_odds', not {self.vote!r}")
         if self.epsilon is None:
             return None
+        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, Real):
+            raise ParameterError(f"epsilon must be a number or None, not {self.epsilon!r}")
         if not 0 < self.epsilon <= MAX_EPSILON:
             raise ParameterError(f"epsilon must be above 0 and at most {MAX_EPSILON}, or None")
         # The decimal number that was written, not the binary one next to it.
@@ -171,6 +175,8 @@ class RandomDecisionForestClassifier(ClassifierMixin, BaseEstimator):  # type: i
             found, label = np.unique(target, return_inverse=True)
             return found, label
         classes = np.unique(np.asarray(self.classes))
+        if not len(classes):
+            raise ParameterError("classes must name one class at least, or be None")
         label = np.minimum(np.searchsorted(classes, target), len(classes) - 1)
         if not np.array_equal(classes[label], target):
             raise DataError("y has a class that is not among the declared classes")

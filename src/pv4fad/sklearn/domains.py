@@ -185,9 +185,12 @@ def _cut(n_codes: int, n_branches: int, rng: np.random.Generator) -> NDArray[np.
 
 def _numbers(column: NDArray[Any]) -> NDArray[np.float64]:
     try:
-        return column.astype(np.float64)
-    except ValueError:
+        numbers = column.astype(np.float64)
+    except (TypeError, ValueError):
         raise DataError("a value is not a number, as its domain says") from None
+    if np.isnan(numbers).any():  # None and "nan" of a column of objects
+        raise DataError("a value is missing; give it a number of its own within the domain")
+    return numbers
 
 
 def _texts(column: NDArray[Any]) -> NDArray[np.str_]:

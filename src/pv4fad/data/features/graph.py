@@ -65,6 +65,7 @@ class GraphRows:
 
     time: Integers  # microseconds
     payment: Integers  # code of the UETR
+    is_first_leg: NDArray[np.bool_]  # one row of each payment
     ordering: Integers  # code of the account; both sides have codes in common
     beneficiary: Integers
     amount: NDArray[np.float64]
@@ -73,7 +74,7 @@ class GraphRows:
 def graph_features(rows: GraphRows) -> dict[str, NDArray[np.generic]]:
     """`GRAPH_MEANINGS`, by row."""
     began = _first_time(rows.payment, rows.time)
-    edges = np.flatnonzero(rows.time == began)
+    edges = np.flatnonzero(rows.is_first_leg)
     n_accounts = int(max(rows.ordering.max(initial=-1), rows.beneficiary.max(initial=-1))) + 1
     ordering, beneficiary = rows.ordering, rows.beneficiary
     sides = np.stack([ordering, beneficiary])

@@ -58,6 +58,7 @@ _MESSAGE_MEANINGS: dict[str, str] = {
 FEATURE_MEANINGS: dict[str, str] = _MESSAGE_MEANINGS | GRAPH_MEANINGS
 
 _INPUT_COLUMNS = (
+    "MessageId",
     "Timestamp", "UETR", "Sender", "Receiver", "TransactionReference",
     "OrderingAccount", "OrderingName", "OrderingStreet", "OrderingCountryCityZip",
     "BeneficiaryAccount", "BeneficiaryName", "BeneficiaryStreet", "BeneficiaryCountryCityZip",
@@ -137,9 +138,13 @@ class _Columns:
         # One column of both sides: an account has the same code whether it pays or is paid.
         accounts = column_codes(pl.concat([self.rows[f"{side}Account"] for side in _SIDES]))
         ordering, beneficiary = accounts.reshape(2, -1)
+        # Of legs at the same time one, as in routing.
+        first_leg = pl.col("row").sort_by("Timestamp", "MessageId").first().over("UETR")
+        is_first_leg = self.rows.with_row_index("row").select(pl.col("row") == first_leg)
         return GraphRows(
             self.rows["Timestamp"].to_physical().to_numpy().astype(np.int64),
             self.code("UETR"),
+            is_first_leg.to_series().to_numpy(),
             ordering,
             beneficiary,
             self.rows["SettlementAmount"].to_numpy(),

@@ -30,7 +30,8 @@ test: $(READY)  ## the whole test suite with real cryptography (under 10 minutes
 	@echo "Running the test suite (under 10 minutes on 2 cores) ..."
 	@$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-all: $(READY)  ## the test suite and the slow evidence
+test-all: $(READY)  ## the test suite and the slow evidence (about half an hour)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	@$(BIN)/python -m pytest -n auto --dist loadfile -m ''
 
 check: $(READY)  ## format, lint, types, import direction

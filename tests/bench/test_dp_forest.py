@@ -193,9 +193,12 @@ def test_public_data_is_learned_with_epsilon_one(codebook, least):
 
 
 @needs_public_data
-def test_it_is_more_accurate_than_diffprivlib():
-    pytest.importorskip("diffprivlib")
-    # At ε = 1: 0.84 against 0.76 on adult, with standard deviations of 0.005 and below.
-    comparisons = compare_forests(PUBLIC_DATA, Setting(20, 4, 1))
-    at_one = next(one for one in comparisons if one.epsilon == 1)
-    assert at_one.ours.accuracy > at_one.theirs.accuracy + 0.02
+@pytest.mark.slow
+def test_it_is_at_least_as_accurate_as_diffprivlib():
+    pytest.importorskip("diffprivlib", reason="comes with make test-all")
+    comparisons = list(compare_forests(PUBLIC_DATA, Setting(20, 4, 5)))
+    assert len(comparisons) == len(CODEBOOKS) * len(EPSILONS)
+    for one in comparisons:
+        # The leads are 0.045 and more, but for mushroom at ε = 0.1, where both are at 0.88 ± 0.02.
+        lead = one.ours.accuracy - one.theirs.accuracy
+        assert lead > (0.02 if one.epsilon >= 1 else -0.04), one

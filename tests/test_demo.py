@@ -20,7 +20,7 @@ _SHARES = re.compile(r"held .*? modulo", re.DOTALL)
 
 
 def pv4fad(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pv4fad.cli.main", *words]
+    command = [sys.executable, "-m", "pv4fad", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 

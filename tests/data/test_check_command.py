@@ -145,7 +145,7 @@ def test_rows_dropped_on_request_are_counted_and_reported(check: Run, tmp_path: 
 
 
 def test_folder_that_does_not_exist_is_one_line_and_code_2_from_the_shell(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pv4fad.cli.main", "data", "check", str(tmp_path / "gone")]
+    command = [sys.executable, "-m", "pv4fad", "data", "check", str(tmp_path / "gone")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert run.stdout == ""

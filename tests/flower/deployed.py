@@ -91,7 +91,7 @@ class Deployment:
         for name in names or self.parties:
             with self.log(name).open("ab") as log:
                 self._processes[name] = subprocess.Popen(
-                    [sys.executable, "-m", "pv4fad.cli.main", "party", "run", self.root / name],
+                    [sys.executable, "-m", "pv4fad", "party", "run", self.root / name],
                     env=self.environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -109,7 +109,7 @@ class Deployment:
         command, *rest = arguments
         words = ["federation", command, str(self.root / AGGREGATOR), *rest]
         return subprocess.Popen(
-            [sys.executable, "-m", "pv4fad.cli.main", *words],
+            [sys.executable, "-m", "pv4fad", *words],
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

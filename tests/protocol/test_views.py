@@ -264,3 +264,16 @@ def test_an_answer_that_is_made_anew_has_new_masks(run, view):
     first, second = (view(run, answers)[:1] for answers in (event.answers(), event.replayed()))
     rows = np.concatenate([first, second])
     assert are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+
+
+def test_what_would_tell_sums_or_labels_together_with_another_party_is_forgotten(run):
+    """An aggregator that is broken into later has nothing to add to the payment network's share."""
+    federation = run.world.federation
+    of_aggregator, of_network = (
+        {name.split("/")[2] for name in party.store.keys("run/")}
+        for party in (federation.aggregator, federation.payment_network)
+    )
+    assert "parameters" in of_aggregator
+    assert not of_aggregator & {"sums", "blinding", "masks"}
+    assert "label share" in of_network
+    assert "masked leaves" not in of_network

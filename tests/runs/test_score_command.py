@@ -63,7 +63,7 @@ def released(tmp_path_factory):
 def killed(arguments: list[str], after: str) -> None:
     """Start a command, and kill it when it has told that a phase is over."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "pv4fad.cli.main", *map(str, arguments)],
+        [sys.executable, "-m", "pv4fad", *map(str, arguments)],
         env=os.environ | {"PV4FAD_PASSPHRASE": PASSPHRASE},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

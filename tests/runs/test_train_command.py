@@ -194,7 +194,7 @@ def _stopped(data, run, how, *, after):
     """Resumes a run and stops it once a message of the kind `after` is on its way."""
     arguments = ["train", str(data), "--out", str(run), "--resume"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "pv4fad.cli.main", *arguments],
+        [sys.executable, "-m", "pv4fad", *arguments],
         env=os.environ | {"PV4FAD_PASSPHRASE": PASSPHRASE},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -70,8 +70,8 @@ def status(
         raise StoreError(f"{folder}: nothing was started yet")
     if as_json:
         print_json(found.model_dump(mode="json"))
-        return
-    _print(found)
+    else:
+        _print(found)
     if found.state == "running" and _is_gone(folder, found):
         raise StoreError(_GONE)
 

@@ -148,7 +148,7 @@ def _running(folder: Path, parties: list[str]) -> Iterator[None]:
             with log.open("wb") as output:
                 processes.append(
                     subprocess.Popen(  # noqa: S603
-                        [sys.executable, "-m", "pv4fad.cli.main", *words],
+                        [sys.executable, "-m", "pv4fad", *words],
                         stdin=subprocess.DEVNULL,
                         stdout=output,
                         stderr=subprocess.STDOUT,

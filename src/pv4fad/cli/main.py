@@ -110,7 +110,3 @@ def _said(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
     full = error.errno == errno.ENOSPC or "No space left" in str(error)
     return f"{where}{error.strerror or error}" + "; make room and try again" * full
-
-
-if __name__ == "__main__":
-    main()

@@ -162,10 +162,12 @@ class Aggregator(Party):
             run.put_stage(Comparing(done + 1))
             return replies
         run.put_stage(Finished())
-        # Nothing needs these again; with the payment network's records they would tell the sums.
+        # Nothing needs these again; with the payment network's records they would tell the sums,
+        # and the masks the labels.
         run.delete("sums")
         run.delete("blinding")
         masks = [run.get_arrays(f"masks/{i}")["b"] for i in range(parameters.n_leaf_blocks)]
+        run.delete_all("masks/")
         receivers = list(parameters.banks) if parameters.mode == "sealed" else [PAYMENT_NETWORK]
         return replies + [
             LabelMasks(self._address(receiver, message.address), np.concatenate(masks))

@@ -46,6 +46,7 @@ def keep_label_share(
     shares = [run.get_arrays(f"label share/{i}")["p"] for i in range(parameters.n_leaf_blocks)]
     run.put_arrays("label share", p=np.concatenate(shares)[: parameters.sizes.n_leaves])
     run.delete("masked leaves")
+    run.delete_all("label share/")
     run.put_stage(Trained() if parameters.mode == "sealed" else Revealing())
     return []
 

@@ -13,8 +13,7 @@ another one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,9 +21,9 @@ from typing import Literal
 
 from pv4fad.data.loading import load_transactions
 from pv4fad.errors import ParameterError, StoreError
-from pv4fad.federation import LedFederation
 from pv4fad.flower.card import PartyCard, directory
 from pv4fad.flower.exchange import Job
+from pv4fad.flower.remote_federation import RemoteFederation
 from pv4fad.flower.station import Post
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.he.pool import WorkerPool
@@ -61,44 +60,6 @@ class Notes(ValidatedModel):
     """The latest order that was carried out."""
     abandoned: tuple[str, ...] = ()
     """Trainings that were given up: what still comes of them is not answered."""
-
-
-@dataclass(frozen=True)
-class RemoteFederation(LedFederation):
-    """The others are behind the relay."""
-
-    accounts: Mapping[str, int]
-    post: Post
-    handle: Callable[[bytes], list[bytes]] = field(repr=False)
-    is_over: Callable[[], bool] = field(repr=False)
-    """Whether what was begun has come to its end."""
-    unanswered: Callable[[], list[bytes]] = field(repr=False)
-    """What may not have arrived and was not sent again when the session began."""
-
-    @property
-    def bank_accounts(self) -> Mapping[str, int]:
-        return self.accounts
-
-    def deliver(self, messages: Iterable[bytes], observer: Observer | None = None) -> None:
-        self._send(messages, observer)
-        while not self.is_over():
-            data = self.post.receive()
-            _observe([data], observer)
-            self._send(self.handle(data), observer)
-
-    def resume(self, observer: Observer | None = None) -> None:
-        self.deliver(self.unanswered(), observer)
-
-    def _send(self, messages: Iterable[bytes], observer: Observer | None) -> None:
-        for message in messages:
-            _observe([message], observer)
-            self.post.send([message])
-
-
-def _observe(messages: Iterable[bytes], observer: Observer | None) -> None:
-    if observer is not None:
-        for data in messages:
-            observer(decode(data), len(data))
 
 
 class NetworkMember:

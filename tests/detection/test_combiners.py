@@ -81,6 +81,14 @@ def test_a_busy_account_is_one_account():
     assert log_odds(votes)[0, -1] > 0
 
 
+@pytest.mark.parametrize("n", [1, 30])
+def test_a_few_accounts_alone_can_all_stand_out(n):
+    """Micro-batches: who is scored alone is not the usual kind for that."""
+    assert np.all(log_odds(side_votes((n, 6, (0, 0)), n_normal=0)) > 0)
+    assert np.all(log_odds(side_votes((n, 6, (0, 0)), n_normal=3))[0, :3] == -np.inf)
+    assert np.all(log_odds(side_votes(n_normal=n)) == -np.inf)
+
+
 def test_nothing_to_score_is_no_error():
     nothing = side_votes(n_normal=0)
     assert log_odds(nothing, nothing).shape == (2, 0)

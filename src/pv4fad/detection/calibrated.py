@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ from pv4fad.detection.noisy_or import PRIOR_SCALE
 Floats = NDArray[np.float64]
 
 _GRID = np.linspace(-18.0, 8.0, 105)  # log-odds
+_MANY_ACCOUNTS, _MAY_WELL_BE = 100, 0.01
 _OUTSIDE_THE_MODEL = 0.1  # prior probability that a total is not as the ladder says
 
 
@@ -66,11 +68,11 @@ def side_log_odds(
 
     −∞ for the usual kind: no reason for suspicion.
     """
-    standing_out = [
-        kind
-        for side, (votes, ladder) in enumerate(sides)
-        for kind in _kinds(side, votes, ladder, noise)[1:]
-    ]
+    standing_out = []
+    for side, (votes, ladder) in enumerate(sides):
+        kinds = _kinds(side, votes, ladder, noise)
+        usual = _usual(kinds, ladder, noise, anomaly_share)
+        standing_out += [kind for kind in kinds if kind is not usual]
     log_odds = np.full((len(sides), len(sides[0][0].totals)), -np.inf)
     for is_first in (0, 1):
         likelihoods = [kind.log_likelihood(is_first) for kind in standing_out]
@@ -85,6 +87,7 @@ class _Kind:
     """The accounts that got one total on one side."""
 
     side: int
+    total: int
     rows: tuple[NDArray[np.bool_], NDArray[np.bool_]] = field(repr=False)  # by is_first
     log_ladder: Floats = field(repr=False)
     history: NDArray[np.int64] = field(repr=False)  # (accounts, 2, 2): by is_first and label
@@ -99,7 +102,7 @@ class _Kind:
 
 
 def _kinds(side: int, votes: SideVotes, ladder: LadderSide, noise: LabelNoise) -> list[_Kind]:
-    """The kinds of accounts of one side, the usual one first: it has most accounts."""
+    """The kinds of accounts of one side."""
     kinds = []
     n_accounts = len(np.unique(votes.account))
     for total in np.unique(votes.totals):
@@ -114,8 +117,29 @@ def _kinds(side: int, votes: SideVotes, ladder: LadderSide, noise: LabelNoise) -
             payments=(history.sum() + ladder.payments) / (len(accounts) + 1),
         )
         rows = of_total & ~votes.is_first, of_total & votes.is_first
-        kinds.append(_Kind(side, rows, log_ladder, history))
-    return sorted(kinds, key=lambda kind: len(kind.history), reverse=True)
+        kinds.append(_Kind(side, int(total), rows, log_ladder, history))
+    return kinds
+
+
+def _usual(
+    kinds: Sequence[_Kind], ladder: LadderSide, noise: LabelNoise, anomaly_share: float
+) -> _Kind | None:
+    """The kind with most accounts.
+
+    Of a few accounts all can stand out: then only a total that accounts in general may well have.
+    """
+    if sum(len(kind.history) for kind in kinds) < _MANY_ACCOUNTS:
+        odds = np.array([anomaly_share / (1 - anomaly_share)])
+        likelihood = partial(
+            total_likelihood,
+            odds=odds,
+            rates=ladder.rates,
+            accounts=ladder.accounts,
+            payments=ladder.payments,
+            noise=noise,
+        )
+        kinds = [kind for kind in kinds if likelihood(kind.total) > _MAY_WELL_BE]
+    return max(kinds, key=lambda kind: len(kind.history), default=None)
 
 
 def _alike(log_likelihoods: Sequence[Floats], log_prior: Floats) -> list[float]:

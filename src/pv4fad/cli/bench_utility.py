@@ -94,7 +94,7 @@ def _print(difficulty: Difficulty, transactions: int, results: Mapping[int, Seed
         f" {BANKS}) but for the row '{EVERY_BANK}' (--honest-banks 1)",
         soft_wrap=True,
     )
-    out.print(OUTSIDE_THE_CLAIM, soft_wrap=True)
+    out.print(f"\n{OUTSIDE_THE_CLAIM}\n", soft_wrap=True)
     tables = list(results.values())
     for line in (*_precision_table(tables), "", *_budget_table(tables), ""):
         out.print(line, markup=False, soft_wrap=True)

@@ -10,13 +10,16 @@ from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.protocol.world import KnownNoiseBank, World, make_world
 
 from pv4fad.parties.party import Party, RunRecords
 from pv4fad.parties.store import MemoryStore
+from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.wire import Address, Message, decode, encode
 
 
@@ -128,3 +131,15 @@ def changed(message: Message, **changes: Any) -> bytes:
     entries = {one.name for one in fields(Address)}
     address = {name: changes.pop(name) for name in list(changes) if name in entries}
     return encode(replace(message, address=replace(message.address, **address), **changes))
+
+
+def spy_on_masks(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[tuple[str, bytes]]:
+    """Whose pairwise masks are made from now on, and in which context."""
+    made, pairwise_mask = [], module.pairwise_mask
+
+    def spy(own: PairwiseKey, others: Any, run_id: str, context: bytes, **sizes: int) -> Any:
+        made.append((own.owner, context))
+        return pairwise_mask(own, others, run_id, context, **sizes)
+
+    monkeypatch.setattr(module, "pairwise_mask", spy)
+    return made

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tests.protocol.recording import Event, Recording, record
+from tests.protocol.recording import Event, Recording, record, spy_on_masks
 from tests.protocol.scoring_worlds import again, expected_votes, rows_of, trained
 from tests.protocol.test_views import (
     envelope,
@@ -34,6 +34,7 @@ from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
 from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
 from pv4fad.parties.scoring_tables import ShareBlocks
+from pv4fad.protocol.parameters import digest_of
 from pv4fad.protocol.scoring_messages import BlindedSetShares, ScoreQuery, ScoreReply
 
 SEALED = {"n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}
@@ -309,3 +310,20 @@ def test_a_query_that_is_made_anew_has_new_masks(run):
     event = sent_with(run, ScoreQuery)[-1]
     both = (opened_queries(run, answers)[:1] for answers in (event.answers(), event.replayed()))
     assert are_uniform_and_fresh(np.concatenate(list(both)), run.world.parameters.plain_modulus)
+
+
+def test_no_mask_is_used_twice_and_all_are_bound_to_the_parameters(monkeypatch):
+    """Two answers under one mask would tell their difference."""
+    world = again(trained(seed=6, **SEALED))
+    made = spy_on_masks(monkeypatch, pv4fad.parties.bank_scoring)
+    data = scoring_input(world, rows_of(world.case, few(world)))
+    for _ in range(2):
+        world.federation.score(world.parameters.run_id, data)
+    by_bank = {
+        bank.name: [context for owner, context in made if owner == bank.name]
+        for bank in world.federation.banks
+    }
+    contexts, *others = by_bank.values()
+    assert len(set(contexts)) == len(contexts) >= 2
+    assert all(one == contexts for one in others)
+    assert all(digest_of(world.parameters) in context for context in contexts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.he.phase import phase
-from tests.protocol.recording import Recording, recorded_run, small_world
+from tests.protocol.recording import Recording, recorded_run, small_world, spy_on_masks
 from tests.protocol.test_training import check_equal_to_the_trusted_third_party
 from tests.protocol.uniformity import are_uniform_and_fresh, is_uniform
 
@@ -28,6 +28,7 @@ from pv4fad.protocol.messages import (
     NoisySums,
     SharedLabels,
 )
+from pv4fad.protocol.parameters import digest_of
 
 
 @pytest.fixture(scope="module")
@@ -277,3 +278,14 @@ def test_what_would_tell_sums_or_labels_together_with_another_party_is_forgotten
     assert not of_aggregator & {"sums", "blinding", "masks"}
     assert "label share" in of_network
     assert "masked leaves" not in of_network
+
+
+def test_masks_are_bound_to_the_parameters_that_a_bank_was_told(run, monkeypatch):
+    """Banks that were told different things mask differently, and their sum is noise."""
+    made = spy_on_masks(monkeypatch, pv4fad.parties.bank)
+    banks = [bank.name for bank in run.world.federation.banks]
+    for bank in banks:
+        assert of_kind(run.of(MaskedProducts, bank)[-1].replayed(), NoisySums)
+    assert [owner for owner, _ in made] == banks
+    (context,) = {context for _, context in made}
+    assert digest_of(run.world.parameters) in context

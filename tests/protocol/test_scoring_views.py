@@ -63,8 +63,8 @@ def recorded(world: World, work: Callable[[], object]) -> Recording:
 
 
 @cache
-def recorded_scoring(seed: int) -> Recording:
-    world = again(trained(seed=seed, **SEALED))
+def recorded_scoring(seed: int, model: str = "sealed") -> Recording:
+    world = again(trained(seed=seed, **SEALED | {"model": model}))
     case = rows_of(world.case, few(world))
     data = scoring_input(world, case)
 
@@ -327,3 +327,29 @@ def test_no_mask_is_used_twice_and_all_are_bound_to_the_parameters(monkeypatch):
     assert len(set(contexts)) == len(contexts) >= 2
     assert all(one == contexts for one in others)
     assert all(digest_of(world.parameters) in context for context in contexts)
+
+
+# A released model: the payment network has all labels, and hides what it asks about.
+
+
+@pytest.fixture(scope="module")
+def released() -> Recording:
+    return recorded_scoring(6, "released")
+
+
+def test_what_a_bank_opens_of_a_released_model_is_uniform(released, monkeypatch):
+    """Z: without ρ it would be Σ_c P_c·s_c, and the bank knows s_c."""
+    events, t = sent_with(released, ScoreQuery), released.world.parameters.plain_modulus
+    assert events
+    for event in events:
+        assert are_uniform_and_fresh(opened_queries(released, event.answers()), t)
+    monkeypatch.setattr(
+        pv4fad.protocol.score, "_fresh", lambda ring, rows: np.zeros((rows, ring.degree), np.uint64)
+    )
+    assert not are_uniform_and_fresh(opened_queries(released, events[0].replayed()), t)
+
+
+def test_the_noise_of_a_query_to_a_released_model_is_the_flood(released):
+    event = sent_with(released, ScoreQuery)[0]
+    returned = query_ciphertexts(released, event.answers())
+    assert noise_is_the_flood(released, *returned, "linear")

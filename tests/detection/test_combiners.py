@@ -81,6 +81,14 @@ def test_a_busy_account_is_one_account():
     assert log_odds(votes)[0, -1] > 0
 
 
+def test_first_payments_of_a_pair_are_judged_by_first_payments():
+    votes = side_votes((20, 5, (0, 2)))
+    votes.history[-20:, 0] = (30, 0)  # to accounts they know: nothing ever happened
+    votes.is_first[-10:] = False
+    first, later = log_odds(votes)[0, [-20, -1]]
+    assert first > 1 > -2 > later
+
+
 @pytest.mark.parametrize("n", [1, 30])
 def test_a_few_accounts_alone_can_all_stand_out(n):
     """Micro-batches: who is scored alone is not the usual kind for that."""

@@ -6,7 +6,15 @@ import pytest
 from typer.testing import CliRunner
 
 from pv4fad.bench.clear_run import ClearRun
-from pv4fad.bench.utility import Difficulty, Measured, StudyDocument, StudyFile, shuffled_flags
+from pv4fad.bench.utility import (
+    Difficulty,
+    Measured,
+    Setting,
+    StudyDocument,
+    StudyFile,
+    shuffled_flags,
+    study_seed,
+)
 from pv4fad.cli.main import app
 from pv4fad.data.generate import Settings, generate_tables
 from pv4fad.detection import recipe
@@ -116,7 +124,7 @@ DAMAGE = {
 def test_a_file_that_holds_no_study_is_refused_and_stays(damage, tmp_path):
     path = tmp_path / "study.json"
     path.write_text(DAMAGE[damage])
-    with pytest.raises(DataError, match=f"{path}: holds no study"):
+    with pytest.raises(DataError, match=f"{path}: is damaged, or holds no study"):
         StudyFile(path, 1000)
     assert path.read_text() == DAMAGE[damage]
 
@@ -125,6 +133,13 @@ def test_the_damage_is_what_is_wrong_with_those_files(tmp_path):
     path = tmp_path / "study.json"
     path.write_text(_damaged(lambda hard: None))
     assert list(StudyFile(path, 1000).finished(Difficulty.HARD)) == [11, 12]
+
+
+def test_a_test_period_without_anomalies_is_named_before_the_work():
+    told = []
+    with pytest.raises(DataError, match="hard, seed 11: none of the 2,6"):
+        study_seed(Setting(20_000, Difficulty.HARD), 11, told.append)
+    assert told == ["data"]
 
 
 def test_the_command_prints_what_is_in_its_file(tmp_path):

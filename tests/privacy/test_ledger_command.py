@@ -41,7 +41,7 @@ def test_show_prints_every_expense_the_limit_and_what_is_left(folder, ledger):
         assert part in text
     assert "spent 1.25, limit 3, left 1.75" in text
     assert "unit of privacy: one account record at one bank" in text
-    assert "Scoring is outside this claim" in " ".join(text.split())
+    assert "Scoring is outside the ε claim" in " ".join(text.split())
 
 
 def test_show_json_is_one_document_with_exact_amounts(folder, ledger):

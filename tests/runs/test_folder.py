@@ -66,7 +66,7 @@ def test_the_claim_says_epsilon_unit_sensitivity_trust_and_what_is_outside(docum
     for part in ("1/3-differentially", "one account record at one bank", "Δ = 4", "at least 2 of"):
         assert part in privacy.claim
     assert "computational" in privacy.claim
-    assert "Scoring is outside this claim" in privacy.outside_the_claim
+    assert "Scoring is outside the ε claim" in privacy.outside_the_claim
     assert "current flag" in privacy.outside_the_claim
     assert document.bounds.log2_distance <= -30
     assert document.bounds.log2_false_match <= -20

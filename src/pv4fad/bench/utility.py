@@ -93,6 +93,11 @@ def study_seed(setting: Setting, seed: int, tell: Tell = lambda _: None) -> Seed
     tell("data")
     tables = generate_tables(Settings(setting.transactions, BANKS, setting.difficulty, seed))
     labels = tables.test.transactions[LABEL].to_numpy().astype(np.int8)
+    if not labels.any():
+        raise DataError(
+            f"{setting.difficulty.value}, seed {seed}: none of the {len(labels):,} test"
+            " transactions is anomalous; study more transactions, or other seeds"
+        )
     tell("features and local model")
     run = ClearRun(
         tables.train.transactions,
@@ -227,7 +232,8 @@ class StudyFile:
             found = StudyDocument.model_validate_json(path.read_bytes())
         except ValidationError:
             raise DataError(
-                f"{path}: holds no study of pv4fad bench utility, or one of an older version"
+                f"{path}: is damaged, or holds no study of this version of pv4fad bench utility;"
+                " name another file, or remove it"
             ) from None
         mine = self._document
         differ = [

@@ -22,7 +22,7 @@ from pv4fad.cli.console import err, fail, out, progress_bar
 from pv4fad.files import require_writable, write_whole
 from pv4fad.report.words import size_text
 
-app = typer.Typer(help="Measure the speed on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Measure speed, and how well anomalies are found.", no_args_is_help=True)
 
 PnsAccounts = Annotated[
     int, typer.Option("--pns-accounts", min=1, help="Accounts of the payment network.")

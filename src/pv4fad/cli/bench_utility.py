@@ -23,11 +23,13 @@ from pv4fad.bench.utility import (
 )
 from pv4fad.cli.console import err, out, progress_bar
 from pv4fad.data.generate import Difficulty
+from pv4fad.data.generate.calibration import ANOMALY_RATE, PERIOD_DAYS, TRAINING_DAYS
 from pv4fad.data.generate.settings import MIN_TRANSACTIONS
 from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
 from pv4fad.evaluation.measures import ALERT_BUDGETS, Interval, interval_over_seeds
 from pv4fad.files import require_writable
 
+_FEW_ANOMALIES = 50
 _SECONDS_PER_SEED, _SECONDS_PER_MILLION = 30, 270  # of one core
 
 
@@ -63,6 +65,13 @@ def command(
     expected = len(left) * (_SECONDS_PER_SEED + _SECONDS_PER_MILLION * transactions / 1e6)
     if left:
         err.print(f"This will take about {max(1, round(expected / 60))} minutes.")
+    anomalies = transactions * ANOMALY_RATE * (1 - TRAINING_DAYS / PERIOD_DAYS)
+    if anomalies < _FEW_ANOMALIES:
+        err.print(
+            f"A test period will have about {max(1, round(anomalies))} anomalies: too few to tell"
+            " how good anything is; 1,000,000 transactions have more.",
+            soft_wrap=True,
+        )
     started = time.monotonic()
     with progress_bar() as bars:
         for number, (one, seed) in enumerate(left):
@@ -88,10 +97,11 @@ def _study(file: StudyFile, setting: Setting, seed: int, bars: Bars) -> None:
 
 def _print(difficulty: Difficulty, transactions: int, results: Mapping[int, SeedResults]) -> None:
     seeds = ", ".join(str(seed) for seed in results)
+    over_seeds = " mean and 95 % interval over seeds;" if len(results) > 1 else ""
     out.print(
         f"{difficulty.value}: {transactions:,} transactions, {BANKS} banks, seeds {seeds};"
-        " mean and 95 % interval over seeds; noise of one draw per sum (--honest-banks"
-        f" {BANKS}) but for the row '{EVERY_BANK}' (--honest-banks 1)",
+        f"{over_seeds} noise of one draw per sum (--honest-banks {BANKS}) but for the row"
+        f" '{EVERY_BANK}' (--honest-banks 1)",
         soft_wrap=True,
     )
     out.print(f"\n{OUTSIDE_THE_CLAIM}\n", soft_wrap=True)
@@ -112,7 +122,7 @@ def _precision_table(seeds: Sequence[SeedResults]) -> Iterator[str]:
             row,
             _interval(interval_over_seeds(own)),
             _interval(interval_over_seeds(over), signed=True),
-            f"{_mean(own) / _mean(joined):.2f}" if any(joined) else "-",
+            f"{_mean(own) / _mean(joined):.2f}" if gap > 0 else "-",
             f"{_mean(over) / gap:.2f}" if gap > 0 else "no gap",
         )
         yield f"| {' | '.join(cells)} |"

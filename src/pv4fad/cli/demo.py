@@ -86,7 +86,8 @@ def demo(
                 raise typer.Exit(code)
     _conclude(folder)
     out.print(
-        f"Done in {time.monotonic() - started:.0f} seconds. Each command can be typed again; pv4fad"
+        f"Done in {time.monotonic() - started:.0f} seconds. Each command can be"
+        " typed as shown, with other folders and files to write to; pv4fad"
         " is in .venv/bin. Read on: README.md.",
         markup=False,
     )

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
+from pv4fad.detection.recipe import Combiner
 from pv4fad.errors import ParameterError
 from pv4fad.evaluation.evaluate import ALONE, JOINED, Detector, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
@@ -89,9 +90,10 @@ def command(
         drawing = precision_recall(result.detectors).svg(stand_alone_style=drawing_style())
         write_whole(plot, drawing + "\n")
     if as_json:
-        print_json(_summary(document, result))
+        combiner = None if record is None else record.combiner
+        print_json(_summary(document, result) | {"combiner": combiner})
         return
-    out.print(evaluation_table(document, result))
+    out.print(evaluation_table(document, result, None if record is None else record.combiner))
     out.print(HOW_SURE, soft_wrap=True)
     out.print(escape(document.privacy.outside_the_claim), soft_wrap=True)
     if result.of(ALONE) is None:
@@ -108,11 +110,13 @@ def _require_svg(plot: Path) -> None:
     require_new_file(plot)
 
 
-def evaluation_table(document: RunDocument, result: Evaluation) -> Table:
-    """One column per detector."""
+def evaluation_table(
+    document: RunDocument, result: Evaluation, combiner: Combiner | None = None
+) -> Table:
+    """One column per detector; `combiner`: that of the run's predictions, if it is known."""
     title = (
         f"{result.transactions:,} transactions, {result.anomalies:,} of them anomalous;"
-        f" ε = {document.privacy.epsilon}"
+        f" ε = {document.privacy.epsilon}" + (f"; combiner {combiner}" if combiner else "")
     )
     table = Table("", *(one.name for one in result.detectors), title=escape(title))
     estimates = (estimate_text(one.average_precision) for one in result.detectors)

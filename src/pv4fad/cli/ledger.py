@@ -21,7 +21,7 @@ from pv4fad.privacy.ledger import Ledger, read_ledger, set_limit
 
 CLAIM = (
     "ε bounds what training reveals about one account record at this bank, over all runs together."
-    " Scoring is outside this claim: for an account it scores, the payment network also learns"
+    " Scoring is outside the ε claim: for an account it scores, the payment network also learns"
     " a function of the account's current flag."
 )
 

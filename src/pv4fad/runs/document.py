@@ -23,7 +23,7 @@ from pv4fad.runs.meter import PhaseCost, Traffic
 VERSION: Literal[1] = 1
 
 SCORING_IS_OUTSIDE = (
-    "Scoring is outside this claim: for an account that the payment network never scores, its view"
+    "Scoring is outside the ε claim: for an account that the payment network never scores, its view"
     " is as private as stated; for one that it scores, it also learns a function of the account's"
     " current flag."
 )

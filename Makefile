@@ -30,7 +30,7 @@ test: $(READY)  ## the whole test suite with real cryptography (about 10 minutes
 	@echo "Running the test suite (about 10 minutes on 2 cores) ..."
 	@$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-all: $(READY)  ## the test suite and the slow evidence (about half an hour)
+test-all: $(READY)  ## the test suite and the slow evidence
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	@$(BIN)/python -m pytest -n auto --dist loadfile -m ''
 

@@ -2,12 +2,15 @@
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import pytest
 from sklearn.metrics import average_precision_score
 from tests.evaluation.scored_run import write_data, write_run
 
+from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Evaluation, measure
 from pv4fad.evaluation.scored import default_predictions
 
 
@@ -75,14 +78,25 @@ def test_everything_joined_is_shown_on_demand(run, data, pv4fad):
     assert code == 0
     assert "everything" in text
     detectors = json.loads(pv4fad("evaluate", run, data, "--joined", "--json")[1])["detectors"]
-    alone, joint, joined = (one["average_precision"]["value"] for one in detectors)
+    _, joint, joined = (one["average_precision"]["value"] for one in detectors)
     assert detectors[1]["to_joined"] == pytest.approx(joint / joined)
-    closed = [one["gap_closed"] for one in detectors]
-    if joined > alone:
-        assert closed == pytest.approx([0, (joint - alone) / (joined - alone), 1])
-        assert "gap closed" in text
-    else:
-        assert closed == [None] * 3
+    assert "gap closed" in text
+
+
+def test_the_gap_is_that_between_alone_and_joined():
+    labels = np.array([1, 1, 0, 0, 0, 0], np.int8)
+    ranks = {ALONE: [1, 6, 2, 3, 4, 5], JOINT: [4, 6, 5, 3, 2, 1], JOINED: [5, 6, 4, 3, 2, 1]}
+    detectors = [measure(name, labels, np.array(scores, float)) for name, scores in ranks.items()]
+    alone, joint, joined = (one.average_precision.value for one in detectors)
+    assert alone < joint < joined == 1
+    found = Evaluation(6, 2, tuple(detectors))
+    expected = [0, (joint - alone) / (1 - alone), 1]
+    assert [found.gap_closed(one) for one in detectors] == pytest.approx(expected)
+    assert [found.to_joined(one) for one in detectors] == pytest.approx([alone, joint, 1])
+    # Nothing to gain, or nothing to compare with: no share of it.
+    no_gap = Evaluation(6, 2, (replace(detectors[2], name=ALONE), detectors[2]))
+    assert no_gap.gap_closed(detectors[2]) is None
+    assert Evaluation(6, 2, tuple(detectors[:2])).to_joined(detectors[1]) is None
 
 
 def test_without_banks_nothing_can_be_joined(run, tables, tmp_path, pv4fad):

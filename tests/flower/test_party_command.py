@@ -188,7 +188,7 @@ def test_a_relay_that_is_gone_is_told_from_one_at_work(parties, pv4fad):
         assert pv4fad("federation", "status", folder)[0] == 0
     an_hour_ago = time.time() - 3600
     os.utime(folder / "status.json", (an_hour_ago, an_hour_ago))
-    for words in (("start", folder, "train"), ("status", folder)):
+    for words in (("start", folder, "train"), ("status", folder), ("status", folder, "--json")):
         code, said = pv4fad("federation", *words)
         assert code == 2, said
         assert "the relay is gone" in said

@@ -129,7 +129,9 @@ def test_a_run_that_was_not_scored_is_told_how(document, data, tmp_path, pv4fad)
     assert "pv4fad score RUN DIR --details --out" in error
 
 
-def test_absent_labels_are_named(run, tables, tmp_path, pv4fad):
+def test_absent_labels_are_named_before_the_work(run, tables, tmp_path, pv4fad, monkeypatch):
+    too_early = lambda *_: pytest.fail("a model was fitted")  # noqa: E731
+    monkeypatch.setattr("pv4fad.cli.evaluate.joined_scores", too_early)
     data = write_data(tmp_path / "unlabelled", tables)
     file = data / "scenario01" / "test" / "swift" / "swift_transaction_test_dataset.csv"
     pl.read_csv(file, infer_schema=False).drop("Label").write_csv(file)

@@ -84,7 +84,7 @@ def command(
     if record is not None:
         document = document.with_outside_the_claim(record.outside_the_claim)
     scored = ScoredTransactions.read(splits[1], predictions)
-    scored.require_labels(splits[1])
+    scored.require_labels(splits[1])  # before a model is fitted
     result = evaluate(scored, splits[1], joined_scores(*splits) if joined else None)
     if plot is not None:
         drawing = precision_recall(result.detectors).svg(stand_alone_style=drawing_style())

@@ -25,7 +25,7 @@ class Decisions:
     """Payments for whose sake something was asked."""
     n_accounts_asked: int
     known: NDArray[np.int8] = field(repr=False)
-    """(accounts, sets of the chain): -1 unknown, 0 or 1; to be kept until the epoch ends."""
+    """(accounts, kinds): -1 unknown, 0 or 1; to be kept until the epoch ends."""
 
     @property
     def alert(self) -> NDArray[np.bool_]:
@@ -57,5 +57,5 @@ class Decisions:
 
     @property
     def n_accounts_positive(self) -> int:
-        """Of these, in some set of the chain: not ordinary."""
+        """Of these, of some kind: not ordinary."""
         return int((self.known == 1).any(axis=1).sum())

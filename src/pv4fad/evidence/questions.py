@@ -1,15 +1,17 @@
 """Which accounts to ask about, one bit each, and the alerts that follow.
 
-A payment alerts by itself if its own hazard h0 reaches the threshold τ.  Otherwise, on either
-side, with the other taken as ordinary, it would alert if its account were of certain kinds: A.  If
-A is empty, nothing depends on the bank, and nothing is asked.
+A payment alerts if its hazard reaches the threshold τ; by its score the alert has a level 1, 2 or 3
+(`decisions.LEVELS`).  The payment network knows the own hazard h0.  On either side, with the other
+taken as ordinary, it works out which kinds of account would raise the level: A.  If A is empty, as it is
+for most payments and for alerts of level 3, nothing depends on the bank, and nothing is asked.
 
-    round i = 0, 1, …   for every account with a payment that does not alert yet, and whose A has
-                        the i-th kind: is the account of this kind?
+    round i = 0, 1, …   for every account with a payment that no bank has raised yet, and whose A
+                        has the i-th kind: is the account of this kind?
 
 Questions are about accounts, not payments.  Every answer is kept, with all that follows from it
 because an account has one kind, so each (account, kind) is asked about at most once in an epoch.
-As soon as as many payments alert as there may be alerts, the remaining rounds are empty.
+As soon as banks have raised as many payments as there may be alerts, the remaining rounds are
+empty.  (Local alerts are not counted there: a local score that drifts must not switch banks off.)
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import DataError, OrderError, ProtocolError
-from pv4fad.evidence.decisions import Decisions
+from pv4fad.evidence.decisions import LEVELS, Decisions
 from pv4fad.evidence.knowledge import own_hazard
 from pv4fad.evidence.model import EvidenceModel
 
@@ -84,9 +86,9 @@ class Questions:
         threshold = model.threshold(alert_share)
         self._local_alert = self._own >= threshold
         self._adds = self._by_row(model.hazard)  # (n, 2, kinds)
-        would_alert = self._own[:, np.newaxis, np.newaxis] + self._adds >= threshold
-        depends = rows.askable & ~self._local_alert[:, np.newaxis]
-        self._alerting = would_alert & depends[:, :, np.newaxis]
+        with_kind = self._own[:, np.newaxis, np.newaxis] + self._adds
+        raised = _level(with_kind, threshold) > _level(self._own, threshold)[:, None, None]
+        self._raising = raised & rows.askable[:, :, np.newaxis]
         """(n, 2, kinds): the set A of each side."""
         self._budget = ceil(alert_share * len(rows))
         self._asked_payment = np.zeros(len(rows), np.bool_)
@@ -133,20 +135,26 @@ class Questions:
 
     def _open(self, round_: int) -> Integers:
         """Of a round; also marks the payments that are asked about."""
-        alert = self._local_alert | self._found().any(axis=(1, 2))
-        if alert.sum() >= self._budget:
+        raised = np.asarray(self._found().any(axis=(1, 2)))
+        if raised.sum() >= self._budget:
             return np.empty(0, np.int64)
         unknown = self._known[self._rows.account, round_] == UNKNOWN
-        wanted = self._alerting[:, :, round_] & ~alert[:, np.newaxis] & unknown
+        wanted = self._raising[:, :, round_] & ~raised[:, np.newaxis] & unknown
         self._asked_payment |= wanted.any(axis=1)
         return np.unique(self._rows.account[wanted])
 
     def _found(self) -> NDArray[np.bool_]:
-        """(n, 2, kinds): sides that alert, and because of which kind."""
-        return np.asarray(self._alerting & (self._known[self._rows.account] == 1))
+        """(n, 2, kinds): sides that raise the level, and because of which kind."""
+        return np.asarray(self._raising & (self._known[self._rows.account] == 1))
 
     def _by_row(self, table: Floats) -> Floats:
         """(n, 2, kinds), from (side, first, stratum, kind)."""
         first = self._rows.is_first.astype(np.int64)
         sides = range(self._rows.stratum.shape[1])
         return np.stack([table[one, first, self._rows.stratum[:, one]] for one in sides], axis=1)
+
+
+def _level(hazard: Floats, threshold: float) -> Integers:
+    """0 below the threshold, and then 1, 2, 3 by score."""
+    level = 1 + np.searchsorted(-np.log1p(-np.array(LEVELS)), hazard, side="right")
+    return np.where(hazard >= threshold, level, 0)

@@ -1,5 +1,5 @@
-"""Random trees follow the paper's distribution, templates their design, and neither lets the data
-decide anything that another party could notice."""
+"""Random trees follow the paper's distribution, and the data decides nothing that another party
+could notice."""
 
 from __future__ import annotations
 
@@ -11,15 +11,8 @@ from pv4fad.forest.build import build_forest
 from pv4fad.forest.config import ForestConfig
 from pv4fad.forest.cuts import CutRule
 from pv4fad.forest.random_trees import expected_red_leaves
-from pv4fad.forest.shapes import (
-    BOTH_SIDES_NORMAL,
-    ConditionConfig,
-    CutLine,
-    RandomShape,
-    TemplateShape,
-    TreeTemplate,
-)
-from pv4fad.forest.tree import BankNode, Leaf, Side, Split, count_groups, count_leaves
+from pv4fad.forest.shapes import ConditionConfig, RandomShape
+from pv4fad.forest.tree import BankNode, Side, Split, count_groups, count_leaves
 
 NAMES = ["score", "amount", "hour"]
 MILD = tuple(
@@ -73,19 +66,6 @@ CONFIGS = {
     ),
     "random, redrawn": ForestConfig(
         n_trees=8, shape=RandomShape(height=5), max_groups_per_tree=10, max_distinct_sets=4
-    ),
-    "template": ForestConfig(n_trees=8, shape=TemplateShape.bank_on_top(MILD, "score")),
-    "template, cuts above": ForestConfig(
-        n_trees=3,
-        shape=TemplateShape(
-            templates=(
-                TreeTemplate(
-                    conditions=(None, MILD[0], MILD[1]),
-                    above=(CutLine(feature="score", n_cuts=2),),
-                    below=(CutLine(feature="amount", rule=CutRule.UNIFORM),),
-                ),
-            )
-        ),
     ),
 }
 
@@ -188,57 +168,6 @@ def test_no_leaf_of_a_random_tree_is_empty_by_construction(rule):
     assert len(np.unique(forest.route(features))) == sum(map(count_leaves, forest.trees))
 
 
-# --- templates ----------------------------------------------------------------------------------
-
-
-def test_the_detection_recipe_has_the_bank_on_top_and_cycles_through_conditions_and_cuts():
-    config = ForestConfig(n_trees=7, shape=TemplateShape.bank_on_top(MILD, "score"))
-    forest = build_forest(config, NAMES, *some_data(0, n=5000), seed=0)
-    assert [count_groups(tree) for tree in forest.trees] == [1, 1, 2, 2, 3, 3, 1]
-    sides = [Side.ORDERING, Side.BENEFICIARY] * 3 + [Side.ORDERING]
-    for tree, side in zip(forest.trees, sides, strict=True):
-        assert isinstance(tree, BankNode)
-        assert tree.condition.side is side
-        assert tree.condition.sets == ((0,), (2, 3))
-        assert cuts_of(tree) == sorted(cuts_of(tree))
-    assert forest.n_green == 0
-
-
-def test_a_template_puts_conditions_and_green_leaves_into_the_intervals_it_names():
-    forest = build_forest(CONFIGS["template, cuts above"], NAMES, *some_data(0, n=5000), seed=0)
-    for tree in forest.trees:
-        match tree:
-            case Split(0, low, Leaf(), Split(0, high, BankNode(first, _), BankNode(second, _))):
-                assert low < high
-                assert (first.side, second.side) == (Side.ORDERING, Side.BENEFICIARY)
-            case _:
-                raise AssertionError(tree)
-    features = some_data(0, n=5000)[0]
-    tree = forest.trees[0]
-    green = forest.route(features)[:, 0] < 0
-    assert np.array_equal(green, features[:, 0] < np.float32(tree.cut))
-    uniform = {cuts_of(tree)[-1] for tree in forest.trees}
-    assert len(uniform) == 3  # drawn afresh for every tree
-
-
-def test_cuts_on_two_features_cross_and_fixed_levels_are_kept():
-    lines = (
-        CutLine(feature="score", rule=CutRule.QUANTILE, n_cuts=2, levels=(0.5, 0.9)),
-        CutLine(feature="hour", rule=CutRule.UNIFORM, levels=(0.5,)),
-    )
-    shape = TemplateShape(templates=(TreeTemplate(conditions=BOTH_SIDES_NORMAL[:1], below=lines),))
-    features, labels = some_data(0, n=50_000)
-    forest = build_forest(ForestConfig(n_trees=1, shape=shape), NAMES, features, labels, seed=0)
-    share = np.bincount(forest.route(features)[:, 0], minlength=6) / len(features)
-    assert share == pytest.approx([0.25, 0.25, 0.2, 0.2, 0.05, 0.05], abs=0.01)
-
-
-def test_a_template_that_cuts_an_unknown_feature_is_refused():
-    config = ForestConfig(n_trees=1, shape=TemplateShape.bank_on_top(MILD, "scor", n_cuts=(1,)))
-    with pytest.raises(ParameterError, match=r"'scor', which is no feature.*score, amount, hour"):
-        build_forest(config, NAMES, *some_data(0), seed=0)
-
-
 def test_names_that_do_not_fit_the_features_are_refused():
     with pytest.raises(ParameterError, match="2 names for 3 features"):
-        build_forest(CONFIGS["template"], NAMES[:2], *some_data(0), seed=0)
+        build_forest(CONFIGS["random"], NAMES[:2], *some_data(0), seed=0)

@@ -11,10 +11,7 @@ from pv4fad.errors import ParameterError
 from pv4fad.forest.config import ForestConfig
 from pv4fad.forest.cuts import CutPoints
 from pv4fad.forest.random_trees import random_tree
-from pv4fad.forest.shapes import RandomShape
 from pv4fad.forest.structure import Forest
-from pv4fad.forest.template_trees import template_tree
-from pv4fad.forest.tree import Node
 
 
 def build_forest(
@@ -29,21 +26,18 @@ def build_forest(
         raise ParameterError(f"{len(feature_names)} names for {features.shape[1]} features")
     shape, schema = config.shape, config.atom_schema
     cut_points = CutPoints(features, labels)
-    trees: list[Node] = []
+    conditions = [condition.resolve(schema) for condition in shape.conditions]
     # Every tree has its own generator, so that tree t is the same in a larger forest.
-    for number, rng in enumerate(np.random.default_rng(seed).spawn(config.n_trees)):
-        if isinstance(shape, RandomShape):
-            tree = random_tree(
-                shape.height,
-                [condition.resolve(schema) for condition in shape.conditions],
-                config.sizes.groups_per_tree,
-                cut_points,
-                cut_rule=shape.cut_rule,
-                n_features=len(feature_names),
-                rng=rng,
-            )
-        else:
-            template = shape.templates[number % len(shape.templates)]
-            tree = template_tree(template, schema, feature_names, cut_points, rng)
-        trees.append(tree)
-    return Forest(tuple(trees), tuple(feature_names), schema, config.sizes)
+    trees = tuple(
+        random_tree(
+            shape.height,
+            conditions,
+            config.sizes.groups_per_tree,
+            cut_points,
+            cut_rule=shape.cut_rule,
+            n_features=len(feature_names),
+            rng=rng,
+        )
+        for rng in np.random.default_rng(seed).spawn(config.n_trees)
+    )
+    return Forest(trees, tuple(feature_names), schema, config.sizes)

@@ -6,6 +6,7 @@ its counts plus that noise.  It shares the routing with the private path and not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -65,12 +66,16 @@ class TrustedThirdParty:
         codes: NDArray[np.int32],
         labels: NDArray[np.int8],
         class_weights: tuple[int, int] = (1, 1),
+        label0_rates: Sequence[float] | None = None,
     ) -> NDArray[np.int8]:
         """(n_green,): 1 where label 1 outweighs label 0 among all transactions in the leaf."""
         transaction, tree = np.nonzero(codes < 0)
-        weight = np.where(labels == 1, class_weights[1], -class_weights[0])
-        balance = np.zeros(self.forest.n_green, np.int64)
-        np.add.at(balance, -1 - codes[transaction, tree], weight[transaction])
+        number = np.zeros((self.forest.n_green, 2), np.int64)
+        np.add.at(number, (-1 - codes[transaction, tree], labels[transaction]), 1)
+        rate = np.ones(self.forest.n_green)
+        if label0_rates is not None:
+            rate[-1 - codes[transaction, tree]] = np.array(label0_rates)[tree]
+        balance = class_weights[1] * number[:, 1] - class_weights[0] * (rate * number[:, 0])
         return (balance > 0).astype(np.int8)
 
     def votes(

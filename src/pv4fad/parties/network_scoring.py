@@ -22,7 +22,7 @@ from pv4fad.he.ring import Ring
 from pv4fad.parties.network_queries import NetworkQueries
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK, RunRecords, expect, expect_residues
 from pv4fad.parties.scoring_tables import (
-    Questions,
+    Round,
     ScoringInput,
     Slots,
     Tables,
@@ -75,16 +75,16 @@ class NetworkScoring:
 
     def begin(
         self,
-        data: Questions | ScoringInput,
+        data: Round | ScoringInput,
         training: RunRecords,
         batch: RunRecords,
         address: Address,
     ) -> Iterable[Message]:
         """Lay out a batch and ask the first banks."""
         tables = Tables(training)
-        if isinstance(data, Questions) == (tables.mode == "sealed"):
+        if isinstance(data, Round) == (tables.mode == "sealed"):
             raise OrderError(f"a model of mode {tables.mode} is not scored in this way")
-        if isinstance(data, Questions):
+        if isinstance(data, Round):
             n_layers, what = 1, _lay_out_questions(data, tables, batch)
         else:
             n_layers, what = _lay_out_votes(data, tables, batch)
@@ -295,7 +295,7 @@ class NetworkScoring:
         return [number for number, key in enumerate(keys) if hashed_id(key) not in places]
 
 
-def _lay_out_questions(data: Questions, tables: Tables, batch: RunRecords) -> dict[str, Any]:
+def _lay_out_questions(data: Round, tables: Tables, batch: RunRecords) -> dict[str, Any]:
     """A slot for each account asked about; what the plan of the batch says of them."""
     places = tables.places_of(data.keys)
     if len(np.unique(places, axis=0)) < len(places):

@@ -55,7 +55,7 @@ from pv4fad.parties.party import (
     out_of_order,
     stages,
 )
-from pv4fad.parties.scoring_tables import Questions, ScoringInput, Tables
+from pv4fad.parties.scoring_tables import Round, ScoringInput, Tables
 from pv4fad.parties.store import Store, Transaction
 from pv4fad.protocol.messages import (
     BankKeys,
@@ -184,7 +184,7 @@ class PaymentNetwork(Party):
                 training.of_epoch(epoch).delete_all("")
                 forget_messages(run_id, epoch, tx)
 
-    def score(self, run_id: str, data: Questions | ScoringInput) -> tuple[int, list[bytes]]:
+    def score(self, run_id: str, data: Round | ScoringInput) -> tuple[int, list[bytes]]:
         """Begin a batch, a round of questions or votes: its number, and the first queries."""
         with self.store.transaction() as tx:
             training = RunRecords(tx, run_id)

@@ -37,7 +37,7 @@ class AskedSet:
 
 
 @dataclass(frozen=True)
-class Questions:
+class Round:
     """One round: whether the record of each of these accounts is in a set; each account once."""
 
     keys: Sequence[AccountKey] = field(repr=False)

@@ -16,38 +16,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pv4fad.detection.local_scale import LocalScale, sample_rows
 from pv4fad.detection.noisy_or import Floats, NoisyOr, combine, fit
 from pv4fad.errors import DataError
+
+__all__ = ["OUTSIDE_THE_CLAIM", "LocalScale", "Stacking", "kinds", "sample_rows"]
 
 OUTSIDE_THE_CLAIM = (
     "The stacked combiner had labelled training transactions scored.  What the payment network"
     " learns from those queries is outside the ε claim: for every account in them it learns a"
     " function of the account's flag."
 )
-SAMPLE = 100_000
-"""Label-0 transactions that are scored; label 1 is rare, and all of it is."""
-
-
-@dataclass(frozen=True)
-class LocalScale:
-    """What the local score is worth: log-odds offset + slope·score."""
-
-    offset: float = 0.0
-    slope: float = 1.0
-
-    @classmethod
-    def fit(
-        cls,
-        scores: NDArray[np.floating],
-        labels: NDArray[np.int8],
-        all_labels: NDArray[np.int8],
-    ) -> Self:
-        """From out-of-fold scores of the rows of `sample_rows(all_labels, ...)`: no query."""
-        fitted = _fit(scores, (), labels, n_kinds=0, all_labels=all_labels)
-        return cls(fitted.offset, fitted.slope)
-
-    def log_odds(self, scores: NDArray[np.floating]) -> Floats:
-        return np.asarray(self.offset + self.slope * scores.astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -98,14 +77,6 @@ class Stacking:
 def kinds(totals: NDArray[np.int64], is_first: NDArray[np.bool_]) -> NDArray[np.int64]:
     """(n, 2): the vote total of each side, and whether the accounts had not dealt before."""
     return 2 * totals + is_first[:, np.newaxis]
-
-
-def sample_rows(labels: NDArray[np.int8], seed: int) -> NDArray[np.int64]:
-    """The training transactions to have scored: all anomalies, and a sample of the others."""
-    normal = np.flatnonzero(labels == 0)
-    rng = np.random.default_rng([seed, 2])
-    chosen = rng.choice(normal, min(SAMPLE, len(normal)), replace=False)
-    return np.sort(np.concatenate([np.flatnonzero(labels == 1), chosen]))
 
 
 def _fit(

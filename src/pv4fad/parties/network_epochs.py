@@ -11,7 +11,7 @@ _LAST = "last epoch"
 _OVER = ("Matched", "Scored")
 # Of training itself the model stays; what the join and its keys consist of does not.
 _JOIN = ("secret key", "public key", "relinearisation key", "bank/", "ids/", "table/",
-         "opened/", "shares/", "set masks/", "labels/")  # fmt: skip
+         "opened/", "shares/", "set masks/", "labels/", "known bits/")  # fmt: skip
 
 
 def last_epoch(training: RunRecords) -> int:

@@ -24,7 +24,7 @@ from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.network_stages import TrainingInput
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.store import Store
-from pv4fad.privacy.honest import default_honest_banks
+from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.randomness import secret_bytes
 from pv4fad.runs.commitment import commitment

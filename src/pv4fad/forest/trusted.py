@@ -30,6 +30,18 @@ class Votes:
 
 
 @dataclass(frozen=True)
+class TrueDecisions:
+    """Which payments alert by the per-side rule, and by the joint vote of the true records."""
+
+    alerts: NDArray[np.bool_] = field(repr=False)
+    joint: NDArray[np.bool_] = field(repr=False)
+
+    @property
+    def n_different(self) -> int:
+        return int((self.alerts != self.joint).sum())
+
+
+@dataclass(frozen=True)
 class TrustedThirdParty:
     """Knows the forest and the joined records.
 
@@ -94,6 +106,23 @@ class TrustedThirdParty:
             side = self.forest.group_sides[group]
             votes.sides[red, side] += red_labels[group, self._branch(group, key_of[red, side])]
         return votes
+
+    def decisions(
+        self,
+        codes: NDArray[np.int32],
+        key_of: NDArray[np.int64],
+        red_labels: NDArray[np.int8],
+        green_labels: NDArray[np.int8],
+    ) -> TrueDecisions:
+        """A payment alerts if it gets a majority with both accounts ordinary, or with the true
+        record of either account and the other ordinary.  Ordinary: the first atom."""
+        true = self.votes(codes, key_of, red_labels, green_labels)
+        ordinary = TrustedThirdParty(self.forest, np.zeros_like(self.atoms[:1]))
+        usual = ordinary.votes(codes, np.zeros_like(key_of), red_labels, green_labels)
+        change = true.sides - usual.sides
+        most = usual.total + np.maximum(change.max(axis=1), 0)
+        n_trees = self.forest.sizes.n_trees
+        return TrueDecisions(2 * most > n_trees, 2 * true.total > n_trees)
 
     def _branch(self, group: NDArray[np.integer], key: NDArray[np.int64]) -> NDArray[np.int64]:
         """The branch that an account takes in a group: the number of its set, or of the rest."""

@@ -62,6 +62,13 @@ def nothing_known(n_accounts: int, model: EvidenceModel) -> Known:
     return np.full((n_accounts, len(model.chain)), UNKNOWN, np.int8)
 
 
+def complete(known: Known) -> Known:
+    """With all that follows because the sets are nested: in A_i is in every later set."""
+    inside = np.logical_or.accumulate(known == 1, axis=1)
+    outside = np.logical_or.accumulate((known == 0)[:, ::-1], axis=1)[:, ::-1]
+    return np.where(inside, 1, np.where(outside, 0, UNKNOWN)).astype(np.int8)
+
+
 def answers_of(chain_set: Sequence[int], classes: NDArray[np.integer]) -> NDArray[np.int8]:
     """Whether each of these classes is in the set: what a trusted third party answers."""
     return np.isin(classes, chain_set).astype(np.int8)
@@ -125,6 +132,7 @@ class Questions:
         hazard = self._own + np.where(through_bank, self._evidence(), 0.0).sum(axis=1)
         return Decisions(
             -np.expm1(-hazard),
+            -np.expm1(-self._own),
             self._local_alert,
             np.asarray(through_bank.any(axis=1)),
             self._asked_payment,

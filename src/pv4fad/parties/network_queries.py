@@ -80,9 +80,7 @@ class NetworkQueries:
             made = self._votes(address, training, batch)
         else:
             made = self._bits(address, training, batch)
-        ciphertexts = tuple(
-            one for block in made for layer in block.ciphertexts for one in layer
-        )
+        ciphertexts = tuple(one for block in made for layer in block.ciphertexts for one in layer)
         offsets = np.concatenate([block.offsets for block in made], axis=1)
         return ScoreQuery(address, len(offsets), ciphertexts), offsets
 

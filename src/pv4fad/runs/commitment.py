@@ -34,6 +34,9 @@ def commitment(training: TrainingInput, nonce: bytes) -> bytes:
     }
     canonical = json.dumps(structure, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(_PURPOSE + nonce)
-    for part in (canonical.encode(), *(a.tobytes() for a in (counts.start, counts.key, counts.weight))):
+    for part in (
+        canonical.encode(),
+        *(a.tobytes() for a in (counts.start, counts.key, counts.weight)),
+    ):
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.digest()

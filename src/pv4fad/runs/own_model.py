@@ -21,6 +21,7 @@ from pv4fad.parties.store import Store
 from pv4fad.protocol.parameters import RunParameters
 
 _LOCAL_MODEL = "local model"
+_USUAL = "usual values"
 _KNOWLEDGE = "own knowledge"
 
 
@@ -29,11 +30,14 @@ class OwnModel:
     """Fitted to the payment network's own training data."""
 
     local: LocalModel = field(repr=False)
+    usual: NDArray[np.float32] = field(repr=False)
+    """The usual value of each feature of the local model."""
     knowledge: Knowledge = field(repr=False)
 
     def store(self, records: RunRecords) -> None:
         """Into the payment network's own store."""
         records.put(_LOCAL_MODEL, self.local.to_bytes())
+        records.put_arrays(_USUAL, usual=self.usual)
         records.put_arrays(_KNOWLEDGE, **self.knowledge.to_arrays())
 
     @classmethod
@@ -42,12 +46,11 @@ class OwnModel:
             records = RunRecords(tx, run_id)
             return cls(
                 LocalModel.from_bytes(records.get(_LOCAL_MODEL)),
+                records.get_arrays(_USUAL)["usual"],
                 Knowledge.from_arrays(records.get_arrays(_KNOWLEDGE)),
             )
 
-    def evidence(
-        self, parameters: RunParameters, noisy_counts: NDArray[np.int64]
-    ) -> EvidenceModel:
+    def evidence(self, parameters: RunParameters, noisy_counts: NDArray[np.int64]) -> EvidenceModel:
         """What the noisy counts of the run are worth."""
         if parameters.counted is None or parameters.absent is None:
             raise ParameterError("the run has labels of leaves, and no counts of classes")

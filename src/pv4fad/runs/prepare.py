@@ -19,6 +19,7 @@ from pv4fad.data.routing import route
 from pv4fad.data.schema import LABEL
 from pv4fad.detection.local_model import LocalModel
 from pv4fad.detection.local_scale import honest_sample
+from pv4fad.detection.reasons import usual_values
 from pv4fad.errors import DataError
 from pv4fad.evidence.cells import N_CELLS, CountedAccounts, TrainingPayments
 from pv4fad.evidence.classes import counted_sets
@@ -106,11 +107,12 @@ def prepare_evidence(
         inside_federation(keys, directory),
     )
     knowledge, counted = Knowledge.of(payments, sample, seed)
+    usual = usual_values(features.values)
     sets = counted_sets(settings.sets, settings.absent)
     training = TrainingInput(
         cell_counts(counted), (sets,) * N_CELLS, _tables(keys, directory, n_trees=1)
     )
-    return PreparedEvidence(training, keys, counted, OwnModel(local, knowledge))
+    return PreparedEvidence(training, keys, counted, OwnModel(local, usual, knowledge))
 
 
 def prepare_trees(
@@ -129,9 +131,7 @@ def prepare_trees(
     # Of its own: the draws of the forest must not depend on how many accounts there are.
     rng = np.random.default_rng([seed, 1])
     pairs = choose_pairs(forest, codes, labels, accounts, config=counting, rng=rng)
-    own_labels = green_labels(
-        forest, codes, labels, counting.class_weights, counting.label0_rates
-    )
+    own_labels = green_labels(forest, codes, labels, counting.class_weights, counting.label0_rates)
     trees = Trees(forest, own_labels)
     training = TrainingInput(
         group_counts(forest, pairs, accounts.n_keys),
@@ -142,9 +142,7 @@ def prepare_trees(
     return PreparedTrees(training, keys, trees, codes, labels, pairs)
 
 
-def fit_local_model(
-    features: FeatureTable, labels: NDArray[np.int8], seed: int
-) -> LocalModel:
+def fit_local_model(features: FeatureTable, labels: NDArray[np.int8], seed: int) -> LocalModel:
     """The local model of all rows."""
     one_group = np.zeros(len(labels), np.int64)  # no out-of-fold scores are wanted
     return LocalModel.fit(features.values, features.names, labels, one_group, seed=seed)[0]

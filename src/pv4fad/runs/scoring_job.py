@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,9 @@ class ScoringJob(ValidatedModel):
     transactions: str
     """Fingerprint of what is scored, and how."""
     batch_size: int
+    """Of votes."""
+    n_sets: int
+    """That accounts are asked about, one in each round; 0 for votes."""
     match: int | None = None
     """The match for new accounts that this scoring makes first."""
     batches: tuple[int, ...] = ()
@@ -81,35 +85,32 @@ class JobNotes:
             records.put_json(_JOB, job.model_dump(mode="json"))
             records.put(f"{_ASKED}{number}", b"\n".join(map(hashed_id, keys)))
 
-    def end(self, n_sets: int = 0) -> None:
-        """No scoring is under way any more; what it learnt about accounts is kept.
-
-        `n_sets`: how many sets there are to ask about; round i asks about the i-th.
-        """
+    def end(self) -> None:
+        """No scoring is under way any more; what it learnt about accounts is kept."""
         with self._records() as records:
-            for name in records.names(_ASKED):
-                number = int(name.removeprefix(_ASKED))
-                answers = records.find_arrays(f"{_ANSWERS}{number}")
-                if answers is not None and records.get(name):
-                    asked = records.get(name).split(b"\n")
-                    _learn(_of_match(records), asked, number, n_sets, answers["answers"])
+            known = _known_bits(records)
+            if known.ids:
+                known.store(_of_match(records))
             records.delete(_JOB)
             records.delete_all(_ASKED, _ANSWERS)
 
     # Bits that are known in this epoch.
 
     def known_bits(self, keys: Sequence[AccountKey], n_sets: int) -> NDArray[np.int8]:
-        """(accounts, sets): -1 where nothing is known."""
+        """(accounts, sets): what scorings before this one were told; -1 for nothing."""
         with self._records() as records:
-            ids, bits = _read_known(_of_match(records), n_sets)
-        row = {one: number for number, one in enumerate(ids)}
-        padded = np.concatenate([bits, np.full((1, n_sets), UNKNOWN, np.int8)])
+            known = _Known.stored(_of_match(records), n_sets)
+        row = {one: number for number, one in enumerate(known.ids)}
+        padded = np.concatenate([known.bits, np.full((1, n_sets), UNKNOWN, np.int8)])
         return padded[[row.get(hashed_id(key), -1) for key in keys]]
 
-    def n_known(self, n_sets: int) -> tuple[int, int]:
-        """The accounts about which some bit is known, and how many of these have a positive one."""
+    def n_known(self) -> tuple[int, int]:
+        """The accounts about which some bit is known, and how many of these have a positive one.
+
+        With what the scoring under way was told.
+        """
         with self._records() as records:
-            _, bits = _read_known(_of_match(records), n_sets)
+            bits = _known_bits(records).bits
         return int((bits != UNKNOWN).any(axis=1).sum()), int((bits == 1).any(axis=1).sum())
 
     # A match of all accounts anew.
@@ -131,31 +132,47 @@ class JobNotes:
             yield RunRecords(tx, self._run_id)
 
 
+@dataclass(frozen=True)
+class _Known:
+    """Bits about accounts, (accounts, sets)."""
+
+    ids: list[bytes] = field(repr=False)
+    bits: NDArray[np.int8] = field(repr=False)
+
+    @classmethod
+    def stored(cls, records: RunRecords, n_sets: int) -> _Known:
+        raw = records.find(f"{_KNOWN}/ids")
+        if not raw:
+            return cls([], np.full((0, n_sets), UNKNOWN, np.int8))
+        return cls(raw.split(b"\n"), records.get_arrays(f"{_KNOWN}/bits")["bits"])
+
+    def store(self, records: RunRecords) -> None:
+        records.put(f"{_KNOWN}/ids", b"\n".join(self.ids))
+        records.put_arrays(f"{_KNOWN}/bits", bits=self.bits)
+
+    def and_also(self, asked: Sequence[bytes], number: int, bits: NDArray[np.integer]) -> _Known:
+        """Whether each of these accounts is in set `number`."""
+        row = {one: position for position, one in enumerate(self.ids)}
+        new = [one for one in asked if one not in row]
+        row |= {one: len(self.ids) + position for position, one in enumerate(new)}
+        unknown = np.full((len(new), self.bits.shape[1]), UNKNOWN, np.int8)
+        known = np.concatenate([self.bits, unknown])
+        known[[row[one] for one in asked], number] = bits
+        return _Known([*self.ids, *new], known)
+
+
+def _known_bits(records: RunRecords) -> _Known:
+    """What was known before, and what the scoring under way was told."""
+    job = records.find_json(_JOB, None)
+    known = _Known.stored(_of_match(records), 0 if job is None else job["n_sets"])
+    for name in records.names(_ASKED):
+        number = int(name.removeprefix(_ASKED))
+        answers, asked = records.find_arrays(f"{_ANSWERS}{number}"), records.get(name)
+        if answers is not None and asked:
+            known = known.and_also(asked.split(b"\n"), number, answers["answers"])
+    return known
+
+
 def _of_match(training: RunRecords) -> RunRecords:
     """Where what is known is kept: with the match of all accounts, which is forgotten with it."""
     return training.of_epoch(training.get_json("matches")[0])
-
-
-def _read_known(records: RunRecords, n_sets: int) -> tuple[list[bytes], NDArray[np.int8]]:
-    raw = records.find(f"{_KNOWN}/ids")
-    if not raw:
-        return [], np.full((0, n_sets), UNKNOWN, np.int8)
-    return raw.split(b"\n"), records.get_arrays(f"{_KNOWN}/bits")["bits"]
-
-
-def _learn(
-    records: RunRecords,
-    asked: Sequence[bytes],
-    number: int,
-    n_sets: int,
-    bits: NDArray[np.integer],
-) -> None:
-    """Whether each of these accounts is in set `number`."""
-    ids, known = _read_known(records, n_sets)
-    row = {one: position for position, one in enumerate(ids)}
-    new = [one for one in asked if one not in row]
-    row |= {one: len(ids) + position for position, one in enumerate(new)}
-    known = np.concatenate([known, np.full((len(new), n_sets), UNKNOWN, np.int8)])
-    known[[row[one] for one in asked], number] = bits
-    records.put(f"{_KNOWN}/ids", b"\n".join([*ids, *new]))
-    records.put_arrays(f"{_KNOWN}/bits", bits=known)

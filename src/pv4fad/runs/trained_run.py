@@ -78,10 +78,13 @@ class TrainedRun:
 
     # Scoring.
 
-    def begin(self, fingerprint: str, keys: Sequence[AccountKey], batch_size: int = 1) -> None:
+    def begin(
+        self, fingerprint: str, keys: Sequence[AccountKey], *, n_sets: int = 0, batch_size: int = 1
+    ) -> None:
         """Carry on the scoring of these transactions, or begin one; match accounts that are new.
 
-        `fingerprint`: of the transactions and of how they are scored.
+        `fingerprint`: of the transactions and of how they are scored.  `n_sets`: to ask about;
+        `batch_size`: of votes.
         """
         self.require_same_accounts()
         self._carry_on()
@@ -89,7 +92,9 @@ class TrainedRun:
         job = self._notes.read()
         if job is None or job.transactions != fingerprint:
             self._end_job()
-            job = self._notes.write(ScoringJob(transactions=fingerprint, batch_size=batch_size))
+            job = self._notes.write(
+                ScoringJob(transactions=fingerprint, batch_size=batch_size, n_sets=n_sets)
+            )
         self._match_new_accounts(keys, job)
 
     def known_bits(self, keys: Sequence[AccountKey], n_sets: int) -> NDArray[np.int8]:
@@ -141,9 +146,9 @@ class TrainedRun:
         """The results are in safe hands: the payment network forgets them, but not the bits."""
         self._end_job()
 
-    def n_known(self, n_sets: int) -> tuple[int, int]:
+    def n_known(self) -> tuple[int, int]:
         """Accounts of which some bit is known in this epoch, and those with a positive one."""
-        return self._notes.n_known(n_sets)
+        return self._notes.n_known()
 
     def _under_way(self) -> ScoringJob:
         job = self._notes.read()
@@ -158,7 +163,7 @@ class TrainedRun:
             if self._network.is_scored(self._run_id, batch) and job is not None:
                 self._collect(job, number)
             self._network.close(self._run_id, batch)
-        self._notes.end(self._network.n_sets(self._run_id))
+        self._notes.end()
 
     def _match_new_accounts(self, wanted: Sequence[AccountKey], job: ScoringJob) -> ScoringJob:
         """Always, also where there are none: nobody can tell whether there were."""
@@ -213,7 +218,8 @@ class TrainedRun:
     def _collect(self, job: ScoringJob, number: int) -> NDArray[np.int64]:
         """The answers of a batch, kept in the notes; the batch itself is forgotten."""
         epoch = job.batches[number]
-        answers = self._network.answers(self._run_id, epoch).astype(np.int64)
+        taken = self._network.votes if self._model.mode == "sealed" else self._network.bits
+        answers = taken(self._run_id, epoch).astype(np.int64)
         self._notes.keep_answers(number, answers)
         self._network.close(self._run_id, epoch)
         return answers

@@ -29,4 +29,5 @@ def trusted_bits(
     atom_of: NDArray[np.integer], atoms: Sequence[int], *, absent: bool
 ) -> NDArray[np.int8]:
     """Whether each of these records has one of the atoms; `absent`: or there is none."""
-    return (np.isin(atom_of, atoms) | (absent & (atom_of == -1))).astype(np.int8)
+    inside = np.isin(atom_of, atoms)
+    return np.asarray(inside | (absent & (atom_of == -1)), np.int8)

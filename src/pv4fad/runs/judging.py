@@ -131,7 +131,7 @@ class EvidenceJudge:
         texts: list[str | None] = [None] * len(alert)
         rows = np.flatnonzero(alert)
         own = local_reasons(self.own.local, self.payments.features.values[rows], self.own.usual)
-        hit = self._rows.hit.any(axis=1)
+        hit = np.asarray(self._rows.hit.any(axis=1))
         for row, found in zip(rows, own, strict=True):
             history = ["an account with a confirmed anomaly"] if hit[row] else []
             bank = [BANKS_RECORD] if by_bank[row] else []

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tests.forest.conftest import UNKNOWN
 from tests.protocol.class_world import ONE, ClassWorld, make_class_world
 from tests.protocol.recording import Event, Recording, record, spy_on_masks
 from tests.protocol.test_views import (
@@ -222,7 +223,7 @@ def test_all_banks_together_give_the_bits_and_no_more(run):
     assert len(parts) == 2
     total = sum(parts) % t
     asked = questions_of(run.world)
-    unknown = [one for one in asked if run.world.keys[one][0] == -1]
+    unknown = [one for one in asked if run.world.keys[one][0] == UNKNOWN]
     assert total.max() == 1
     assert total.sum() == run.world.true_bits(np.array(unknown), ASKED).sum()
 

@@ -168,6 +168,28 @@ def test_no_leaf_of_a_random_tree_is_empty_by_construction(rule):
     assert len(np.unique(forest.route(features))) == sum(map(count_leaves, forest.trees))
 
 
+def features_of(node):
+    match node:
+        case Split(feature, _, below, above):
+            return {feature} | features_of(below) | features_of(above)
+        case BankNode(_, subtree):
+            return features_of(subtree)
+    return set()
+
+
+def test_splits_test_the_named_features_only_and_an_unknown_one_is_refused():
+    def build(*features):
+        shape = RandomShape(height=4, features=features)
+        return build_forest(ForestConfig(n_trees=9, shape=shape), NAMES, *some_data(0), seed=0)
+
+    assert set().union(*map(features_of, build("hour", "score").trees)) == {0, 2}
+    assert build(*NAMES) == build_forest(
+        ForestConfig(n_trees=9, shape=RandomShape(height=4)), NAMES, *some_data(0), seed=0
+    )
+    with pytest.raises(ParameterError, match=r"'scor', which is no feature.*score, amount, hour"):
+        build("scor")
+
+
 def test_names_that_do_not_fit_the_features_are_refused():
     with pytest.raises(ParameterError, match="2 names for 3 features"):
         build_forest(CONFIGS["random"], NAMES[:2], *some_data(0), seed=0)

@@ -40,7 +40,10 @@ class RandomShape(ValidatedModel):
 
     height: int = Field(ge=1, le=MAX_HEIGHT)
     conditions: tuple[ConditionConfig, ...] = Field(default=BOTH_SIDES_NORMAL, min_length=1)
-    """The menu from which bank nodes are drawn, |C_B| in the paper."""
+    """The menu from which bank nodes are drawn, |C_B| in the paper; one that is listed twice is
+    drawn twice as often."""
+    features: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """The features that splits test, |C_S| in the paper; None: all there are."""
     cut_rule: CutRule = CutRule.UNIFORM
 
     def groups_per_tree(self) -> int:

@@ -29,8 +29,7 @@ def test_trees_height_slots_and_bound_can_be_chosen():
 
 def test_it_tells_ordinary_accounts_from_all_others():
     features = np.random.default_rng(0).random((30, len(MESSAGE_FEATURES))).astype(np.float32)
-    labels = np.zeros(30, np.int8)
-    forest = build_forest(paper_forest(), MESSAGE_FEATURES, features, labels, seed=0)
+    forest = build_forest(paper_forest(), MESSAGE_FEATURES, features, seed=0)
     ordinary, others = account_classes(forest)
     assert (ordinary.atoms, ordinary.absent) == ((0,), False)
     assert others.absent

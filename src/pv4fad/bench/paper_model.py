@@ -59,7 +59,7 @@ def paper_rows(
     config, counting = paper_forest(), paper_counts()
     known, upcoming = features
     labels = transactions[LABEL].to_numpy().astype(np.int8)
-    forest = build_forest(config, known.names, known.values, labels, seed)
+    forest = build_forest(config, known.names, known.values, seed)
     keys, index = account_index(route(transactions), config.n_trees)
     new_keys, new_index = account_index(route(new), config.n_trees)
     codes, new_codes = forest.route(known.values), forest.route(upcoming.values)

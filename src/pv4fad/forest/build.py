@@ -18,7 +18,6 @@ def build_forest(
     config: ForestConfig,
     feature_names: Sequence[str],
     features: NDArray[np.float32],
-    labels: NDArray[np.int8],
     seed: int,
 ) -> Forest:
     """A forest of `config.sizes`.  The data only decides the values of cuts."""
@@ -26,7 +25,7 @@ def build_forest(
         raise ParameterError(f"{len(feature_names)} names for {features.shape[1]} features")
     shape, schema = config.shape, config.atom_schema
     tested = _tested_features(shape.features, feature_names)
-    cut_points = CutPoints(features, labels)
+    cut_points = CutPoints(features)
     conditions = [condition.resolve(schema) for condition in shape.conditions]
     # Every tree has its own generator, so that tree t is the same in a larger forest.
     trees = tuple(
@@ -35,7 +34,6 @@ def build_forest(
             conditions,
             config.sizes.groups_per_tree,
             cut_points,
-            cut_rule=shape.cut_rule,
             features=tested,
             rng=rng,
         )

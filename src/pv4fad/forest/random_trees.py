@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pv4fad.errors import ParameterError
-from pv4fad.forest.cuts import CutPoints, CutRule
+from pv4fad.forest.cuts import CutPoints
 from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Split
 
 _ATTEMPTS = 1000
@@ -45,7 +45,6 @@ def random_tree(
     max_groups: int,
     cut_points: CutPoints,
     *,
-    cut_rule: CutRule,
     features: Sequence[int],
     rng: np.random.Generator,
 ) -> Node:
@@ -53,7 +52,7 @@ def random_tree(
     for _ in range(_ATTEMPTS):
         root, n_groups = _draw(height, conditions, features, rng)
         if n_groups <= max_groups:
-            return _finish(root, cut_points, cut_rule)
+            return _finish(root, cut_points)
     raise ParameterError(
         f"{_ATTEMPTS} random trees of height {height} all had more than "
         f"max_groups_per_tree = {max_groups} groups: raise it, or lower height"
@@ -99,11 +98,11 @@ def _draw(
     return root, n_groups
 
 
-def _finish(node: _Draft, cut_points: CutPoints, rule: CutRule) -> Node:
-    children = [_finish(child, cut_points, rule) for child in node.children]
+def _finish(node: _Draft, cut_points: CutPoints) -> Node:
+    children = [_finish(child, cut_points) for child in node.children]
     match node.test:
         case _LevelTest(feature, level):
-            return Split(feature, cut_points.at(rule, feature, level), *children)
+            return Split(feature, cut_points.at(feature, level), *children)
         case BankCondition() as condition:
             return BankNode(condition, *children)
     return Leaf()

@@ -25,6 +25,7 @@ from pv4fad.parties.network_chains import BankChains, expect_receipt_of
 from pv4fad.parties.network_compare import begin_comparison, keep_label_share, reveal_labels
 from pv4fad.parties.network_count import keep_counts
 from pv4fad.parties.network_epochs import (
+    close_epoch,
     epoch_under_way,
     is_over,
     last_epoch,
@@ -179,10 +180,7 @@ class PaymentNetwork(Party):
         A match that all banks have completed cannot be given up any more.
         """
         with self.store.transaction() as tx:
-            training = RunRecords(tx, run_id)
-            if epoch not in training.get_json("matches"):
-                training.of_epoch(epoch).delete_all("")
-                forget_messages(run_id, epoch, tx)
+            close_epoch(run_id, epoch, tx)
 
     def score(self, run_id: str, data: Round | ScoringInput) -> tuple[int, list[bytes]]:
         """Begin a batch, a round of questions or votes: its number, and the first queries."""

@@ -38,9 +38,7 @@ from pv4fad.runs.settings import TrainingSettings
 from pv4fad.runs.trained_run import Batching
 
 SETTINGS = TrainingSettings(epsilon="none", seed=33, alert_share=0.1)
-PAPER = TrainingSettings(
-    epsilon="none", model="paper", scoring="votes", trees=4, height=3, seed=33
-)
+PAPER = TrainingSettings(epsilon="none", model="paper", scoring="votes", trees=4, height=3, seed=33)
 
 
 def write_data(root: Path, banks: list[str]) -> Path:

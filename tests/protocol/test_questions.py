@@ -6,7 +6,7 @@ from tests.protocol.class_world import make_class_world, trained_class_world
 from tests.protocol.recording import changed
 
 from pv4fad.errors import OrderError, ProtocolError
-from pv4fad.parties.scoring_tables import AskedSet
+from pv4fad.parties.scoring_tables import AskedSet, ScoringInput
 from pv4fad.protocol.scoring_messages import ScoreReply
 from pv4fad.protocol.wire import decode
 
@@ -77,8 +77,6 @@ def test_nobody_is_asked_about_twice_in_a_round():
 
 
 def test_votes_cannot_be_asked_of_a_model_that_has_counts():
-    from pv4fad.parties.scoring_tables import ScoringInput
-
     world = trained_class_world(5, n_banks=1)
     data = ScoringInput(np.zeros((1, 1), np.int32), world.account_keys[:1], np.zeros((1, 2), int))
     with pytest.raises(OrderError, match="not scored in this way"):

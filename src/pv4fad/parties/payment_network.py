@@ -321,12 +321,7 @@ class PaymentNetwork(Party):
                 acknowledge_previous(run, tx, AGGREGATOR, message)
                 all_sent = self._chains.all_sent(run.parameters(), answered)
                 expect(all_sent, message, "not all sums have been sent")
-                counts = run.parameters().mode == "counts"
-                expect(counts == isinstance(message, NoisyCounts), message, "not of this model")
-                if isinstance(message, BlindedSums):
-                    return [begin_comparison(message, run, self.pool)]
-                keep_counts(message, run)
-                return []
+                return self._take_sums(message, run)
             case Comparing(done), SharedLabels():
                 acknowledge_previous(run, tx, AGGREGATOR, message)
                 return keep_label_share(message, done, run, self.pool)
@@ -350,6 +345,15 @@ class PaymentNetwork(Party):
                 return []
             case stage, _:
                 raise out_of_order(message, stage)
+
+    def _take_sums(self, message: NoisyCounts | BlindedSums, run: RunRecords) -> Iterable[Message]:
+        """The sum over all banks: the noisy counts, or what the comparison begins with."""
+        counts = run.parameters().mode == "counts"
+        expect(counts == isinstance(message, NoisyCounts), message, "not of this model")
+        if isinstance(message, BlindedSums):
+            return [begin_comparison(message, run, self.pool)]
+        keep_counts(message, run)
+        return []
 
     # Row 0: keys.
 

@@ -7,10 +7,12 @@ them by anything that a bank said:
                      every leaf is labelled 0
     features         splits test what a message says about itself and its sender's habits
                      (`MESSAGE_FEATURES`); drawn among all features, most splits would tell nothing
-    conditions       listed three times, so that every third node above a bank node is one
+    conditions       the beneficiary's is listed eight times, the ordering account's twice.  A path
+                     asks about one side only, so with even odds about half of the trees ask about
+                     a given account, and its record alone could hardly ever turn a majority
 
-A path holds one bank node, and an account teaches one tree, so many or high trees have leaves that
-nobody taught.  docs/forest.md says what this reaches.
+An account teaches one tree, so many or high trees have leaves that nobody taught.  docs/forest.md
+says what this reaches.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ MESSAGE_FEATURES = (
     "sender_exchange_share",
     "corridor_share",
 )
-_LISTED = 3  # times: six of seventeen possible tests ask a bank
+_LISTED = {"ordering": 2, "beneficiary": 8}  # times: ten of 21 possible tests ask a bank
 
 
 def paper_forest(
@@ -47,11 +49,12 @@ def paper_forest(
         for slot in slots
         for one in BOTH_SIDES_NORMAL
     )
-    shape = RandomShape(
-        height=height,
-        conditions=(BOTH_SIDES_NORMAL + of_slots) * _LISTED,
-        features=MESSAGE_FEATURES,
+    listed = (
+        condition
+        for condition in BOTH_SIDES_NORMAL + of_slots
+        for _ in range(_LISTED[condition.side])
     )
+    shape = RandomShape(height=height, conditions=tuple(listed), features=MESSAGE_FEATURES)
     return ForestConfig(n_trees=n_trees, shape=shape, slots=slots)
 
 

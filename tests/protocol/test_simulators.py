@@ -18,8 +18,8 @@ from tests.protocol.test_default_views import (
     noisy_sums,
     opened_products,
     opened_queries,
-    questions_of,
     queries_sent,
+    questions_of,
     recorded,
 )
 from tests.protocol.test_views import envelope, of_kind, sent_with

@@ -31,7 +31,7 @@ from pv4fad.privacy.bound import sensitivity
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.noise import polya_share
 from pv4fad.runs.comparison import joined_atoms
-from pv4fad.runs.prepare import account_index
+from pv4fad.runs.payments import account_index
 
 EPSILONS = ("none", "1")
 BANKS, HONEST_BANKS = 25, 13

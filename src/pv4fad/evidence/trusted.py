@@ -17,7 +17,7 @@ from pv4fad.evidence.cells import N_CELLS, CountedAccounts
 def trusted_counts(
     counted: CountedAccounts, atom_of: NDArray[np.integer], sets: Sequence[Sequence[int]]
 ) -> NDArray[np.int64]:
-    """(cells, sets).  `atom_of`: the atom of the record that each account key finds, -1 for none."""
+    """(cells, sets).  `atom_of`: the atom of the record that each key finds, -1 for none."""
     counts = np.zeros((N_CELLS, len(sets)), np.int64)
     for number, one in enumerate(sets):
         is_in = np.isin(atom_of[counted.key], one)

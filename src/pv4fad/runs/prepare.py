@@ -126,7 +126,7 @@ def prepare_trees(
     labels = transactions[LABEL].to_numpy().astype(np.int8)
     keys, accounts = account_index(route(transactions), settings.trees)
     config, counting = settings.forest_config(), settings.count_config()
-    forest = build_forest(config, features.names, features.values, labels, seed)
+    forest = build_forest(config, features.names, features.values, seed)
     codes = forest.route(features.values)
     # Of its own: the draws of the forest must not depend on how many accounts there are.
     rng = np.random.default_rng([seed, 1])

@@ -4,7 +4,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pv4fad.runs.scoring_rows import first_payments
+from pv4fad.runs.payments import first_payments
 
 ROW = st.tuples(st.sampled_from("AB"), st.sampled_from("CD"), st.integers(0, 4), st.integers(0, 5))
 COLUMNS = ["OrderingAccount", "BeneficiaryAccount", "UETR", "Timestamp"]

@@ -18,6 +18,8 @@ class Decisions:
 
     score: NDArray[np.float64] = field(repr=False)
     """Alerts are above all others."""
+    own_score: NDArray[np.float64] = field(repr=False)
+    """From own evidence alone: the same, but for alerts through a bank."""
     local_alert: NDArray[np.bool_] = field(repr=False)
     """By own evidence."""
     bank_alert: NDArray[np.bool_] = field(repr=False)

@@ -63,6 +63,13 @@ def nothing_known(n_accounts: int, model: EvidenceModel) -> Known:
     return np.full((n_accounts, len(model.kinds)), UNKNOWN, np.int8)
 
 
+def complete(known: Known) -> Known:
+    """With all that follows because an account has one kind: one that is of some kind is of no
+    other."""
+    found = (known == 1).any(axis=1, keepdims=True) & (known != 1)
+    return np.where(found, 0, known).astype(np.int8)
+
+
 def answers_of(kind: Sequence[int], classes: NDArray[np.integer]) -> NDArray[np.int8]:
     """Whether each of these classes is of the kind: what a trusted third party answers."""
     return np.isin(classes, kind).astype(np.int8)
@@ -126,6 +133,7 @@ class Questions:
         hazard = self._own + np.where(found, self._adds, 0.0).sum(axis=(1, 2))
         return Decisions(
             -np.expm1(-hazard),
+            -np.expm1(-self._own),
             self._local_alert,
             np.asarray(found.any(axis=(1, 2))),
             self._asked_payment,

@@ -58,8 +58,8 @@ class PublicSizes:
         for name in ("n_trees", "groups_per_tree", "n_atoms"):
             if getattr(self, name) < 1:
                 raise ParameterError(f"{name} must be at least 1")
-        if self.n_sets not in (1, 2):
-            raise ParameterError("n_sets must be 1 or 2")
+        if self.n_sets not in (1, 2, 3):
+            raise ParameterError("n_sets must be 1, 2 or 3")
         if self.n_distinct_sets < self.n_sets:
             raise ParameterError("n_distinct_sets must be at least n_sets")
 

@@ -96,4 +96,5 @@ def _noise(epsilon: str, bound: int, n_sets: int, n_sums: int) -> NDArray[np.int
         return None
     delta = sensitivity(bound, n_sets)
     shares = polya_share(Fraction(exact), delta, HONEST_BANKS, BANKS * n_sums)
-    return shares.reshape(BANKS, n_sums).sum(axis=0)
+    noise: NDArray[np.int64] = shares.reshape(BANKS, n_sums).sum(axis=0)
+    return noise

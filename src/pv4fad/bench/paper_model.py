@@ -56,9 +56,9 @@ def paper_rows(
     seed: int,
 ) -> dict[str, PaperRow]:
     """Scores of new transactions, by row name.  `features`: of the transactions, of the new."""
-    config, counting = paper_forest(), paper_counts()
-    known, upcoming = features
     labels = transactions[LABEL].to_numpy().astype(np.int8)
+    config, counting = paper_forest(), paper_counts(float(labels.mean()))
+    known, upcoming = features
     forest = build_forest(config, known.names, known.values, seed)
     keys, index = account_index(route(transactions), config.n_trees)
     new_keys, new_index = account_index(route(new), config.n_trees)

@@ -73,4 +73,4 @@ def expected_votes(world: World, case: Case) -> np.ndarray:
     """What the trusted third party says, which knows the model and the records of the case."""
     red = world.oracle.red_labels(world.oracle.counts(world.pairs))
     oracle = TrustedThirdParty(case.forest, case.atoms())
-    return oracle.votes(case.codes, case.accounts.key_of, red, world.data.green_labels).sides
+    return oracle.votes(case.codes, case.accounts.key_of, red, world.data.trees.green_labels).sides

@@ -20,7 +20,7 @@ from pv4fad.parties.bank import Bank
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.identity import Identity
-from pv4fad.parties.network_stages import TrainingInput
+from pv4fad.parties.network_stages import TrainingInput, Trees
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.parties.scoring_tables import ScoringInput
@@ -199,7 +199,8 @@ def make_world(
         tables = {"broadcast": tables["broadcast"]}
     counts = group_counts(case.forest, pairs, len(case.keys))
     green = green_labels(case.forest, case.codes[rows], case.labels[rows], config.class_weights)
-    data = TrainingInput(case.forest, counts, green, tables)
+    sets = tuple(group.sets for group in case.forest.groups)
+    data = TrainingInput(counts, sets, tables, Trees(case.forest, green))
     records = {bank: bank_records(case, bank) for bank in range(n_banks)}
     parameters = run_parameters(
         data,
@@ -212,34 +213,58 @@ def make_world(
     )
     if n_declared is not None:
         parameters = with_larger_tables(parameters, n_declared)
+    federation = make_federation(
+        list(records.values()),
+        parameters,
+        bank_class=bank_class,
+        pool=pool,
+        store_of=store_of,
+        identity_of=identity_of,
+        banks_at_once=banks_at_once,
+        layers_per_day=layers_per_day,
+    )
+    oracle = TrustedThirdParty(case.forest, case.atoms())
+    return World(case, pairs, oracle, data, federation, parameters)
+
+
+def make_federation(
+    records: list[BankRecords],
+    parameters: RunParameters,
+    *,
+    bank_class: type[Bank] = Bank,
+    pool: WorkerPool | None = None,
+    store_of=MemoryStore,
+    identity_of=Identity.generate,
+    banks_at_once: int = 1,
+    layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
+) -> Federation:
+    """Parties of a run: every bank allows its ε once, and relies on as many banks as it needs."""
     pool = pool or WorkerPool(0)
-    identities = {bank_name(bank): identity_of(bank_name(bank)) for bank in range(n_banks)}
+    names = [bank_name(bank) for bank in range(len(records))]
+    identities = {name: identity_of(name) for name in names}
     signing_keys = {name: one.public().signing_key for name, one in identities.items()}
     banks = []
-    for bank in range(n_banks):
-        name = bank_name(bank)
+    for name, mine in zip(names, records, strict=True):
         store = store_of(name)
         with store.transaction() as tx:
-            set_limit(tx, epsilon, datetime.now(UTC))
+            set_limit(tx, parameters.exact_epsilon, datetime.now(UTC))
         banks.append(
             bank_class(
                 name,
                 store,
                 pool,
-                records=records[bank],
+                records=mine,
                 identity=identities[name],
                 signing_keys=signing_keys,
-                honest_banks=honest_banks,
+                honest_banks=parameters.honest_banks,
                 layers_per_day=layers_per_day,
             )
         )
-    federation = Federation(
+    return Federation(
         PaymentNetwork(store_of("payment-network"), pool, banks_at_once),
         banks,
         Aggregator("aggregator", store_of("aggregator"), pool),
     )
-    oracle = TrustedThirdParty(case.forest, case.atoms())
-    return World(case, pairs, oracle, data, federation, parameters)
 
 
 def with_larger_tables(parameters: RunParameters, n_declared: int) -> RunParameters:

@@ -115,7 +115,8 @@ def _class_atoms(accounts: pl.DataFrame, names: tuple[str, ...]) -> NDArray[np.i
         for code in FLAGS.atoms
     ]
     position = np.array([names.index(one) if one in names else -1 for one in of_flag], np.int64)
-    return position[_flag_atoms(accounts)]
+    classes: NDArray[np.int64] = position[_flag_atoms(accounts)]
+    return classes
 
 
 def holds(accounts: pl.DataFrame, slot: str, predicate: SlotPredicate) -> NDArray[np.uint8]:

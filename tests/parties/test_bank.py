@@ -148,7 +148,7 @@ def test_a_release_that_another_run_left_no_budget_for_is_refused(run):
     event = release(run)
     party = event.party()
     with party.store.transaction() as tx:
-        spend(tx, Expense("another", Fraction(1, 2), 1, "unit", "per-bank", "file", NOW))
+        spend(tx, Expense("another", Fraction(1, 2), 1, "unit", "per-bank", "file", NOW, 1))
     before = dict(party.store._records)
     with pytest.raises(BudgetError, match=r"0\.5 of this bank's limit 1 is left"):
         party.handle(event.data)

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from tests.protocol.class_world import make_class_world, trained_class_world
 from tests.protocol.recording import changed
+from tests.protocol.scoring_worlds import TRAIN_ROWS, again, rows_of, trained
+from tests.protocol.world import scoring_input
 
 from pv4fad.errors import OrderError, ProtocolError
-from pv4fad.parties.scoring_tables import AskedSet, ScoringInput
+from pv4fad.evidence.trusted import trusted_bits
+from pv4fad.parties.scoring_tables import AskedSet, Round, ScoringInput
 from pv4fad.protocol.scoring_messages import ScoreReply
 from pv4fad.protocol.wire import decode
 
@@ -74,6 +77,39 @@ def test_nobody_is_asked_about_twice_in_a_round():
     world = trained_class_world(5, n_banks=1)
     with pytest.raises(OrderError, match="twice in one round"):
         world.ask(np.array([0, 1, 0]), OF_CLASSES[0])
+
+
+# The paper's model with released labels: sets of flags.
+
+OF_FLAGS = (
+    AskedSet((0,), False),
+    AskedSet((1, 3, 4, 11), False),
+    AskedSet(tuple(range(1, 12)), True),
+)
+
+
+@pytest.mark.parametrize("options", [{"n_banks": 1}, {"n_banks": 2, "mode": "mixed", "n_sets": 2}])
+def test_bits_about_sets_of_flags_equal_the_flags_of_the_records(options):
+    """A record has another atom besides its flag, which nothing is asked about."""
+    world = again(trained(seed=7, model="released", **options))
+    case = rows_of(world.case, slice(0, TRAIN_ROWS))
+    keys = scoring_input(world, case).keys
+    assert [len(family.atoms) for family in case.forest.schema.families] == [12, 2]
+    flag = case.atoms()[np.unique(case.accounts.key_of), 0]
+    assert {-1, 0} < set(flag)
+    expected = [trusted_bits(flag, one.atoms, absent=one.absent) for one in OF_FLAGS]
+    for turn in range(len(OF_FLAGS)):
+        set_of = (np.arange(len(keys)) + turn) % len(OF_FLAGS)
+        bits = world.federation.ask(world.parameters.run_id, Round(keys, OF_FLAGS, set_of))
+        assert np.array_equal(bits, np.choose(set_of, expected))
+        assert 0 < bits.sum() < len(bits)
+
+
+def test_votes_cannot_be_asked_of_a_model_with_released_labels():
+    world = again(trained(seed=7, model="released", n_banks=1))
+    data = scoring_input(world, rows_of(world.case, slice(0, 2)))
+    with pytest.raises(OrderError, match="mode released is not scored in this way"):
+        world.federation.payment_network.score(world.parameters.run_id, data)
 
 
 def test_votes_cannot_be_asked_of_a_model_that_has_counts():

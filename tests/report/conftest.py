@@ -34,7 +34,7 @@ def write_ledger(folder, bank: str, run_id: str) -> None:
     now = datetime(2026, 1, 2, tzinfo=UTC)
     with DiskStore.create(folder, bank, Passphrase(PASSPHRASE)) as store, store.transaction() as tx:
         set_limit(tx, Fraction(3), now)
-        spend(tx, Expense(run_id, Fraction(1), 1, "one record", "distributed", "ab" * 32, now))
+        spend(tx, Expense(run_id, Fraction(1), 1, "one record", "distributed", "ab" * 32, now, 1))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,9 @@ from tests.protocol.world import scoring_input
 
 from pv4fad.errors import OrderError, ProtocolError
 from pv4fad.evidence.trusted import trusted_bits
+from pv4fad.parties import network_queries
 from pv4fad.parties.scoring_tables import AskedSet, Round, ScoringInput
+from pv4fad.protocol.score import bit_queries
 from pv4fad.protocol.scoring_messages import ScoreReply
 from pv4fad.protocol.wire import decode
 
@@ -57,6 +59,33 @@ def test_a_round_without_questions_has_the_messages_of_any_other():
         seen.append(sizes)
     assert seen[0] == seen[1]
     assert len(seen[0]) > 4
+
+
+def test_only_slots_that_are_asked_about_have_coefficients(monkeypatch):
+    """Whatever the answer would be; and the constant for absent accounts counts once per table."""
+    world = trained_class_world(5, n_banks=2, mode="mixed")
+    asked, jobs = np.arange(0, len(world.keys), 3), []
+    monkeypatch.setattr(
+        network_queries, "bit_queries", lambda job: jobs.append(job) or bit_queries(job)
+    )
+    for one in (OF_CLASSES[2], AskedSet((0, 1, 2), False)):
+        jobs.clear()
+        world.ask(asked, one)
+        # bank01: its table and the broadcast one, then bank02; two blocks each.
+        assert len(jobs) == 8
+        tables = ["bank01", "broadcast", "bank02", "broadcast"]
+        for number, table_id in enumerate(tables):
+            blocks = jobs[2 * number : 2 * number + 2]
+            factors, constant = (
+                np.concatenate([getattr(job, name)[0] for job in blocks], axis=-1)
+                for name in ("votes_sets", "votes_rest")
+            )
+            table = world.arrays(world.federation.payment_network, f"table/{table_id}")
+            bins = np.sort(table["bins"][np.isin(table["keys"], asked)])
+            assert 0 < len(bins) < len(table["bins"])
+            assert np.array_equal(np.flatnonzero(factors.any(axis=0)), bins)
+            of_absent = bins if one.absent and number != 3 else []
+            assert np.array_equal(np.flatnonzero(constant), of_absent)
 
 
 def test_absent_and_ordinary_cannot_be_told_apart_where_they_are_the_same():

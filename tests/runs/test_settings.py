@@ -15,7 +15,7 @@ def test_epsilon_has_no_default():
 
 def test_a_decimal_in_a_file_is_that_decimal_and_not_a_binary_fraction(tmp_path):
     path = tmp_path / "train.toml"
-    path.write_text('epsilon = 0.1\nhonest-banks = 2\nalert-share = 0.001\nbank-limit = 3\n')
+    path.write_text("epsilon = 0.1\nhonest-banks = 2\nalert-share = 0.001\nbank-limit = 3\n")
     options = TrainingOptions(**read_options(path))
     assert options.exact_epsilon == Fraction(1, 10)
     assert options.exact_bank_limit == Fraction(3)
@@ -37,9 +37,15 @@ def test_the_limit_of_a_bank_is_that_of_the_run_unless_it_is_given():
         ('epsilon = 1\nmodel = "paper"\ntrees = "many"', "trees: Input should be a valid integer"),
         ('epsilon = 1\nsets = "auto"', "sets: Input should be 'fine' or 'coarse'"),
         ('epsilon = 1\nabsent = "severe"', "absent: Input should be 'class' or 'ordinary'"),
-        ('epsilon = 1\nmodel = "paper"\nscoring = "sealed"', "scoring: Input should be 'decisions'"),
+        (
+            'epsilon = 1\nmodel = "paper"\nscoring = "sealed"',
+            "scoring: Input should be 'decisions'",
+        ),
         ("epsilon = 1\nalert-share = 0", "alert_share: Input should be greater than 0"),
-        ("epsilon = 1\nalert-share = 0.2", "alert_share: Input should be less than or equal to 0.1"),
+        (
+            "epsilon = 1\nalert-share = 0.2",
+            "alert_share: Input should be less than or equal to 0.1",
+        ),
         ("epsilon = 1\nhonest-banks = 0", "honest_banks"),
         ('epsilon = "some"', "expected a number"),
         ("epsilon = 0", "epsilon must be greater than 0"),
@@ -70,7 +76,7 @@ def test_an_option_of_the_other_model_is_refused_by_name(name):
 
 
 def test_private_slots_need_votes():
-    with pytest.raises(ParameterError, match="slots: one bit cannot say.*give scoring votes"):
+    with pytest.raises(ParameterError, match=r"slots: one bit cannot say.*give scoring votes"):
         TrainingSettings(epsilon="1", model="paper", slots=("risk",))
 
 

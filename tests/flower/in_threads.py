@@ -32,16 +32,13 @@ from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.tables import padded
 from pv4fad.runs.bank_files import load_bank
-from pv4fad.runs.scoring_rows import Batching
+from pv4fad.runs.scoring import How
+from pv4fad.runs.scoring_record import ScoringRecord
 from pv4fad.runs.settings import TrainingSettings
+from pv4fad.runs.trained_run import Batching
 
-SETTINGS = TrainingSettings(
-    epsilon="none",
-    structure="random",
-    trees=4,
-    height=3,
-    seed=33,  # as in tests of `pv4fad score`
-)
+SETTINGS = TrainingSettings(epsilon="none", seed=33, alert_share=0.1)
+PAPER = TrainingSettings(epsilon="none", model="paper", scoring="votes", trees=4, height=3, seed=33)
 
 
 def write_data(root: Path, banks: list[str]) -> Path:
@@ -79,6 +76,8 @@ class ThreadFederation:
     stores: dict[str, Store] = field(default_factory=dict)
     cards: dict[str, PartyCard] = field(default_factory=dict)
     stations: dict[str, Station] = field(default_factory=dict)
+    learned: list[ScoringRecord] = field(default_factory=list)
+    """What the payment network's owner was told after each scoring."""
 
     def __post_init__(self) -> None:
         roles = {PAYMENT_NETWORK: PAYMENT_NETWORK, AGGREGATOR: AGGREGATOR}
@@ -114,7 +113,8 @@ class ThreadFederation:
                 transactions=transactions_of(self.scenario, "train"),
                 new_transactions=transactions_of(self.scenario, "test"),
                 training=self.settings,
-                batching=Batching(layers=2),
+                how=How(batching=Batching(layers=2)),
+                learned=self.learned.append,
             )
         else:
             member = BankMember(

@@ -1,8 +1,9 @@
-"""Stations and relay without Flower: the same model and votes, whatever gets lost on the way."""
+"""Stations and relay without Flower: the same model and alerts, whatever gets lost on the way."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,14 +24,14 @@ from pv4fad.protocol.messages import Receipt
 from pv4fad.protocol.wire import MAGIC, Address, decode, encode
 from pv4fad.runs.bank_files import load_bank
 from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.prediction_verification import ScoredData
 from pv4fad.runs.verification import compare
-from pv4fad.runs.vote_verification import ScoredData
 
 BANKS = ["bank01", "bank02"]
 
 
 def verified(federation: ThreadFederation, number: int, trained_with=None):
-    """The model, and the votes of the n-th scoring, against a trusted third party.
+    """The model, and the n-th scoring, against a trusted third party.
 
     `trained_with`: the account files at that time, if they were others.
     """
@@ -109,10 +110,10 @@ def troubled(tmp_path_factory):
     federation.close()
 
 
-def test_labels_and_votes_equal_those_of_a_trusted_third_party(troubled):
+def test_counts_bits_and_alerts_equal_those_of_a_trusted_third_party(troubled):
     result = verified(troubled[0], 1)
     assert result.all_equal
-    assert {one.what for one in result.exact} >= {"counts", "scores", "ordering votes"}
+    assert {one.what for one in result.exact} >= {"counts", "bits", "alerts", "scores"}
     assert all(one.total > 0 for one in result.exact)
 
 
@@ -173,12 +174,18 @@ def test_the_table_of_what_the_relay_sees_is_right(troubled):
     assert {kind for kind, _ in listed} == kinds_in_code()
 
 
-def test_predictions_have_details_and_both_labels(troubled):
+def test_predictions_hold_alerts_and_their_owner_is_told_what_was_learnt(troubled):
     federation = troubled[0]
     (file,) = (federation.root / "predictions").glob("*.csv")
     table = pl.read_csv(file)
-    assert table["OrderingVotes"].sum() > 0
-    assert 0 < (table["Score"] > 0).sum() < table.height
+    assert table.columns == ["MessageId", "Score", "Alert", "Level", "LocalScore", "Reasons"]
+    (record,) = federation.learned
+    assert record.learned is not None
+    assert 0 < record.learned.bank_alerts <= record.learned.alerts == table["Alert"].sum()
+    assert record.learned.accounts_asked == record.accounts_known
+    # The relay reads how far a job is, and nothing of what was found.
+    for status in troubled[1:3]:
+        assert re.fullmatch(r"\w+: \d+ messages, \d+ bytes", status.progress)
 
 
 def test_nothing_is_left_to_resume(troubled):

@@ -34,7 +34,7 @@ def forest_of(menu, n_trees, height, seed):
     )
     config = ForestConfig(n_trees=n_trees, shape=RandomShape(height=height, conditions=conditions))
     features = np.random.default_rng(seed).random((50, 3)).astype(np.float32)
-    return build_forest(config, "abc", features, np.zeros(50, np.int8), seed), features
+    return build_forest(config, "abc", features, seed), features
 
 
 def answers_of(decisions, atoms, key_of):

@@ -34,6 +34,7 @@ ONE, TWO = BOTH_SIDES_NORMAL[0], MILD[0]
             ),
             "2 distinct sets",
         ),
+        (lambda: RandomShape(height=3, features=()), "features"),
         (lambda: ConditionConfig(side="middle", sets=(("00",),)), "side"),
         (lambda: ConditionConfig(side="ordering", sets=()), "sets"),
         (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pv4fad.runs.scoring_record import ScoringRecord
 
 VOTES_TELL = (
-    "The payment network got a vote total for each side of every payment.  Vote totals tell kinds of"
-    " accounts apart: it can now know the kind of flag of most accounts that it scored."
+    "The payment network got a vote total for each side of every payment.  Vote totals tell kinds"
+    " of accounts apart: it can now know the kind of flag of most accounts that it scored."
 )
 
 

@@ -7,27 +7,28 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-LEVELS = (0.1, 0.5)
+LEVELS = (0.5, 0.9)
 """Scores from which an alert is of level 2, of level 3."""
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """Of the payments of a batch.  Only payments that alert through a bank depend on a bank."""
+    """Of the payments of a batch.  Only `bank_alert`, and the score of such payments, depend on a
+    bank."""
 
     score: NDArray[np.float64] = field(repr=False)
     """Alerts are above all others."""
     own_score: NDArray[np.float64] = field(repr=False)
     """From own evidence alone: the same, but for alerts through a bank."""
     local_alert: NDArray[np.bool_] = field(repr=False)
-    """By own evidence: nothing was asked."""
+    """By own evidence."""
     bank_alert: NDArray[np.bool_] = field(repr=False)
-    """By own evidence and the answer of a bank."""
+    """With the answer of a bank: no alert, or one of a lower level, without it."""
     asked: NDArray[np.bool_] = field(repr=False)
     """Payments for whose sake something was asked."""
     n_accounts_asked: int
     known: NDArray[np.int8] = field(repr=False)
-    """(accounts, sets of the chain): -1 unknown, 0 or 1; to be kept until the epoch ends."""
+    """(accounts, kinds): -1 unknown, 0 or 1; to be kept until the epoch ends."""
 
     @property
     def alert(self) -> NDArray[np.bool_]:
@@ -59,5 +60,5 @@ class Decisions:
 
     @property
     def n_accounts_positive(self) -> int:
-        """Of these, in some set of the chain: not ordinary."""
+        """Of these, of some kind: not ordinary."""
         return int((self.known == 1).any(axis=1).sum())

@@ -9,10 +9,11 @@ expected in a cell and W rows of each label per account (`cells.rows_per_account
     θ  = log(n1/n0)                         the log-odds that are wanted
 
 A count is Poisson(μ) plus noise of known distribution (`noise`); μ_clean is flat in its logarithm,
-and `rest` is taken at its posterior mean.  One half of the prior on θ lies on the overall odds of
-the stratum, where the kind says nothing; the other half is uniform from there to +6.  The result
-is the posterior median of θ, and -∞ where that lies on the first half: noise alone is no evidence,
-and no kind of account is better than ordinary.
+and `rest` is taken at its posterior mean.  Before the counts are seen, with probability 0.4
+the kind *says nothing*: θ is the overall log-odds of the stratum.  Otherwise the kind's share of
+the hits in the cell can be anything, uniform from 0 to 1.  The result is the posterior median of θ,
+and -∞ where that is not above the overall log-odds: noise alone is no evidence, and no kind of
+account is better than an ordinary one.
 """
 
 from __future__ import annotations
@@ -32,12 +33,10 @@ from pv4fad.forest.tree import Side
 
 Floats = NDArray[np.float64]
 
-HIGHEST = 6.0
-_STEPS = 49
-_SAYS_NOTHING = 0.5  # prior probability
+_SAYS_NOTHING = 0.4  # prior probability
 _SMALLEST_MEAN = 0.05
 _SOME = 0.02  # rows: nothing is known so well that there is none
-_IMPOSSIBLE = -1e9
+_LEAST_PER_HIT = 0.5  # rows of label 1; a hit has one at least, if not of this cell
 
 
 @dataclass(frozen=True)
@@ -72,14 +71,15 @@ class KindEvidence:
             usual = min(float(np.log((all_1 + 0.5) / (all_0 + 1.0))), 0.0)
             for kind in range(counts.shape[1]):
                 rest = np.delete(accounts[:, kind] * normal, [hit, clean]).sum() + _SOME
-                log_odds[side, first, stratum, kind] = _median(
-                    np.linspace(usual, HIGHEST, _STEPS),
+                posterior = _Posterior(
                     means,
                     likelihood[:, hit, kind],
                     likelihood[:, clean, kind] + log_width,
-                    per_hit=(max(anomalous[hit], 0.5), normal[hit]),
+                    per_hit=(max(anomalous[hit], _LEAST_PER_HIT), normal[hit]),
                     normal_rows=means * normal[clean] + rest,
                 )
+                median = posterior.median(usual, int(kept[hit]))
+                log_odds[side, first, stratum, kind] = median
         return cls(log_odds, share)
 
 
@@ -91,35 +91,46 @@ def _means(counts: NDArray[np.int64], noise: CountNoise) -> Floats:
     return np.concatenate([few, many])
 
 
-def _median(
-    theta: Floats,
-    means: Floats,
-    hit_likelihood: Floats,
-    clean_likelihood: Floats,
-    *,
-    per_hit: tuple[float, float],
-    normal_rows: Floats,
-) -> float:
-    """Of θ, given log likelihoods of the means; `theta[0]` says nothing.
+@dataclass(frozen=True)
+class _Posterior:
+    """Of θ in one stratum, for one kind.  Arrays are by expected count, of hits or of others."""
 
-    `per_hit`: rows of label 1 and 0 of a hit.  `normal_rows`: of all other accounts, by mean.
-    """
-    # n1/n0 = e^θ for this many hits; it is out of reach where their own rows of label 0 forbid it.
-    per_account = per_hit[0] - np.exp(theta) * per_hit[1]
-    within = per_account > 0
-    log_hits = np.where(
-        within[:, np.newaxis],
-        theta[:, np.newaxis]
-        + np.log(normal_rows)
-        - np.log(np.where(within, per_account, 1.0))[:, np.newaxis],
-        np.inf,
-    )
-    of_hits = np.interp(log_hits, np.log(means), hit_likelihood, right=_IMPOSSIBLE)
-    log_posterior = logsumexp(of_hits + clean_likelihood, axis=1)
-    mass = np.exp(log_posterior - log_posterior.max())
-    slab = mass / len(theta) * (1 - _SAYS_NOTHING)
-    below = mass[0] * _SAYS_NOTHING + np.cumsum(slab)
-    below /= below[-1]
-    if below[0] >= 0.5:
-        return -np.inf
-    return float(np.interp(0.5, below, theta))
+    means: Floats
+    of_hits: Floats  # log likelihoods
+    of_clean: Floats  # and the prior
+    per_hit: tuple[float, float]
+    """Rows of label 1 and of label 0 of a hit."""
+    normal_rows: Floats
+    """Of label 0, of all but these hits, by the mean of accounts without a hit."""
+
+    def median(self, usual: float, n_hits: int) -> float:
+        """-∞ if it is not above `usual`; `n_hits`: of all kinds."""
+        if not n_hits:
+            return -np.inf
+        width = np.where(self.means <= n_hits, np.gradient(self.means), 0.0) / n_hits
+        with np.errstate(divide="ignore"):
+            log_prior = np.log((1 - _SAYS_NOTHING) * width)
+        told = (log_prior + self.of_hits)[:, np.newaxis] + self.of_clean
+        silent = np.log(_SAYS_NOTHING) + self._log_marginal(usual)
+        highest = max(float(told.max()), silent)
+        weight = np.exp(told - highest)
+        hits = self.means[:, np.newaxis]
+        theta = np.log(hits * self.per_hit[0]) - np.log(self.normal_rows + hits * self.per_hit[1])
+        above = theta > usual
+        total = float(weight.sum()) + float(np.exp(silent - highest))
+        weight, theta = weight[above], theta[above]
+        missing = float(weight.sum()) - total / 2  # to the median, from above
+        if missing <= 0:
+            return -np.inf
+        order = np.argsort(theta)
+        return float(theta[order][np.searchsorted(np.cumsum(weight[order]), missing)])
+
+    def _log_marginal(self, theta: float) -> float:
+        """log P(counts | θ)."""
+        # n1/n0 = e^θ for this many hits; out of reach if their own rows of label 0 forbid it.
+        rows_per_hit = self.per_hit[0] - np.exp(theta) * self.per_hit[1]
+        if rows_per_hit <= 0:
+            return -np.inf
+        log_hits = theta + np.log(self.normal_rows) - np.log(rows_per_hit)
+        of_hits = np.interp(log_hits, np.log(self.means), self.of_hits, right=-np.inf)
+        return float(logsumexp(of_hits + self.of_clean))

@@ -1,4 +1,4 @@
-"""The model of a run: own knowledge and noisy counts, as evidence, a chain of sets, a threshold.
+"""The model of a run: own knowledge and noisy counts, as evidence and a threshold.
 
 The *hazard* of a payment is h = -log(1 - P).  Reasons for suspicion add up in it:
 
@@ -7,10 +7,9 @@ The *hazard* of a payment is h = -log(1 - P).  Reasons for suspicion add up in i
 The first two are the payment network's own, h0; L is what the class of the account is worth
 (`log_odds`), and nothing for an ordinary account.
 
-The *chain* is nested sets of classes: the most telling kind, the two most telling, and so on.
-What a payment's account would have to be for an alert, h ≥ τ, is rounded down to a set of the
-chain: a kind counts only if every kind before it in the chain would do as well.  In numbers, the
-evidence of a kind is the least of its own and that of the kinds before it.
+An account is asked about by kind, one round of questions per kind, the most telling one first.
+The kinds are disjoint: of m questions about an account one can have the answer yes, and all of
+them together tell log2(m + 1) bits.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ N_CLASSES = 4
 
 @dataclass(frozen=True)
 class EvidenceModel:
-    """Kinds are in the order of the chain: the most telling one first."""
+    """Kinds are in the order in which they are asked about: the most telling one first."""
 
     knowledge: Knowledge = field(repr=False)
     kinds: tuple[tuple[int, ...], ...]
-    """The classes of each kind."""
+    """The classes of each kind; round i of a scoring asks about the i-th."""
     log_odds: Floats = field(repr=False)
     """(side, first, stratum, kind); -∞: no evidence."""
     share: Floats = field(repr=False)
@@ -72,12 +71,6 @@ class EvidenceModel:
         )
 
     @property
-    def chain(self) -> tuple[tuple[int, ...], ...]:
-        """Nested sets of classes; round i of a scoring asks about the i-th."""
-        sets = (sum(self.kinds[: end + 1], ()) for end in range(len(self.kinds)))
-        return tuple(tuple(sorted(one)) for one in sets)
-
-    @property
     def by_class(self) -> Floats:
         """(side, first, stratum, class): log-odds; -∞ for ordinary accounts."""
         table = np.full((*self.log_odds.shape[:3], N_CLASSES), -np.inf)
@@ -90,11 +83,6 @@ class EvidenceModel:
         """(side, first, stratum, kind): what the kind adds to a payment's hazard."""
         return np.logaddexp(0.0, self.log_odds)
 
-    @cached_property
-    def chain_hazard(self) -> Floats:
-        """The same, rounded down to the chain: never more than a kind before it adds."""
-        return np.minimum.accumulate(self.hazard, axis=-1)
-
     def threshold(self, alert_share: float) -> float:
         """τ: local alerts and expected alerts through banks are this share of the payments.
 
@@ -106,7 +94,7 @@ class EvidenceModel:
         value, weight = [own.hazard], [own.weight]
         for side in range(own.stratum.shape[1]):
             where = (side, own.is_first.astype(np.int64), own.stratum[:, side])
-            adds, share = self.chain_hazard[where], self.share[where]
+            adds, share = self.hazard[where], self.share[where]
             expected = np.where(adds > 0, share, 0.0) * own.weight[:, np.newaxis]
             # Below its own hazard a row alerts anyway: there it must not count twice.
             weight[0] = weight[0] - expected.sum(axis=1)

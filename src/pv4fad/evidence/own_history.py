@@ -16,8 +16,7 @@ from pv4fad.forest.tree import Side
 
 Floats = NDArray[np.float64]
 
-_AS_IF_SEEN = 2.0  # payments of label 0 that every condition is taken to have seen,
-_ODDS_AS_IF_SEEN = 0.01  # and the odds of an anomaly among them
+_AS_IF_SEEN = 2.0  # payments that every condition is taken to have seen, with the usual odds
 
 
 def history_log_odds(
@@ -35,5 +34,6 @@ def history_log_odds(
         rows = hit[:, side]
         where = (is_first[rows].astype(np.int64), stratum[rows, side], labels[rows])
         np.add.at(counts[side], where, 1.0)
-    odds = (counts[..., 1] + _AS_IF_SEEN * _ODDS_AS_IF_SEEN) / (counts[..., 0] + _AS_IF_SEEN)
+    usual = (labels.sum() + 0.5) / ((labels == 0).sum() + 0.5)
+    odds = (counts[..., 1] + _AS_IF_SEEN * usual) / (counts[..., 0] + _AS_IF_SEEN)
     return np.stack([np.full(odds.shape, -np.inf), np.log(odds)], axis=-1)

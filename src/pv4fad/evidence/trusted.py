@@ -17,7 +17,7 @@ from pv4fad.evidence.cells import N_CELLS, CountedAccounts
 def trusted_counts(
     counted: CountedAccounts, atom_of: NDArray[np.integer], sets: Sequence[Sequence[int]]
 ) -> NDArray[np.int64]:
-    """(cells, sets).  `atom_of`: the atom of the record that each account key finds, -1 for none."""
+    """(cells, sets).  `atom_of`: the atom of the record that each key finds, -1 for none."""
     counts = np.zeros((N_CELLS, len(sets)), np.int64)
     for number, one in enumerate(sets):
         is_in = np.isin(atom_of[counted.key], one)
@@ -29,4 +29,5 @@ def trusted_bits(
     atom_of: NDArray[np.integer], atoms: Sequence[int], *, absent: bool
 ) -> NDArray[np.int8]:
     """Whether each of these records has one of the atoms; `absent`: or there is none."""
-    return (np.isin(atom_of, atoms) | (absent & (atom_of == -1))).astype(np.int8)
+    inside = np.isin(atom_of, atoms)
+    return np.asarray(inside | (absent & (atom_of == -1)), np.int8)

@@ -18,14 +18,14 @@ def build_forest(
     config: ForestConfig,
     feature_names: Sequence[str],
     features: NDArray[np.float32],
-    labels: NDArray[np.int8],
     seed: int,
 ) -> Forest:
     """A forest of `config.sizes`.  The data only decides the values of cuts."""
     if not feature_names or len(feature_names) != features.shape[1]:
         raise ParameterError(f"{len(feature_names)} names for {features.shape[1]} features")
     shape, schema = config.shape, config.atom_schema
-    cut_points = CutPoints(features, labels)
+    tested = _tested_features(shape.features, feature_names)
+    cut_points = CutPoints(features)
     conditions = [condition.resolve(schema) for condition in shape.conditions]
     # Every tree has its own generator, so that tree t is the same in a larger forest.
     trees = tuple(
@@ -34,10 +34,23 @@ def build_forest(
             conditions,
             config.sizes.groups_per_tree,
             cut_points,
-            cut_rule=shape.cut_rule,
-            n_features=len(feature_names),
+            features=tested,
             rng=rng,
         )
         for rng in np.random.default_rng(seed).spawn(config.n_trees)
     )
     return Forest(trees, tuple(feature_names), schema, config.sizes)
+
+
+def _tested_features(
+    tested: tuple[str, ...] | None, feature_names: Sequence[str]
+) -> tuple[int, ...]:
+    """The columns that splits may test."""
+    names = list(feature_names)
+    for name in tested or ():
+        if name not in names:
+            raise ParameterError(
+                f"the forest tests {name!r}, which is no feature of the payment network;"
+                f" known: {', '.join(names)}"
+            )
+    return tuple(range(len(names))) if tested is None else tuple(map(names.index, tested))

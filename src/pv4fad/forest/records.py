@@ -1,4 +1,4 @@
-"""At a bank: which atom of each family an account record has (protocol.md §2).
+"""At a bank: which atom of each family an account record has (protocol.md §11.1).
 
 The flag family reads the flag.  The meaning of a private slot is the bank's own, and stays there:
 a comparison of one column with a constant, in a file of the bank (TOML, or JSON of the same form):
@@ -115,7 +115,8 @@ def _class_atoms(accounts: pl.DataFrame, names: tuple[str, ...]) -> NDArray[np.i
         for code in FLAGS.atoms
     ]
     position = np.array([names.index(one) if one in names else -1 for one in of_flag], np.int64)
-    return position[_flag_atoms(accounts)]
+    classes: NDArray[np.int64] = position[_flag_atoms(accounts)]
+    return classes
 
 
 def holds(accounts: pl.DataFrame, slot: str, predicate: SlotPredicate) -> NDArray[np.uint8]:

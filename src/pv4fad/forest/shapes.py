@@ -10,7 +10,6 @@ from typing import Literal
 from pydantic import Field
 
 from pv4fad.forest.atoms import FLAGS, AtomSchema
-from pv4fad.forest.cuts import CutRule
 from pv4fad.forest.structure import MAX_HEIGHT
 from pv4fad.forest.tree import BankCondition, Side
 from pv4fad.forest.validated import ValidatedModel
@@ -40,8 +39,10 @@ class RandomShape(ValidatedModel):
 
     height: int = Field(ge=1, le=MAX_HEIGHT)
     conditions: tuple[ConditionConfig, ...] = Field(default=BOTH_SIDES_NORMAL, min_length=1)
-    """The menu from which bank nodes are drawn, |C_B| in the paper."""
-    cut_rule: CutRule = CutRule.UNIFORM
+    """The menu from which bank nodes are drawn, |C_B| in the paper; one that is listed twice is
+    drawn twice as often."""
+    features: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """The features that splits test, |C_S| in the paper; None: all there are."""
 
     def groups_per_tree(self) -> int:
         """Most groups that a tree can have: a bank node at the root, splits below it.

@@ -154,8 +154,8 @@ class Bank(Party):
         expect(parameters.purpose == "training", message, "a match without a model to score")
         if parameters.noise == "distributed" and parameters.honest_banks > self._honest_banks:
             raise ParameterError(
-                f"honest_banks = {parameters.honest_banks}: {self.name} relies on "
-                f"{self._honest_banks}, itself included, and would add too little noise"
+                f"honest_banks = {parameters.honest_banks}: {self.name} relies on at most"
+                f" {self._honest_banks}, itself included, and would add too little noise"
             )
         # Better refused now than after the match; nothing is spent before the release.
         require_affordable(tx, expense_of(parameters, self.account_file))

@@ -254,19 +254,12 @@ class NetworkScoring:
 
     def bits(self, training: RunRecords, batch: RunRecords) -> NDArray[np.int8]:
         """The answer to each question of a finished round; slots that asked nothing say 0."""
-        plan, asked = batch.get_json("plan"), batch.get_arrays("questions")
-        bits = np.zeros(len(asked["bin"]), np.int8)
-        for number, table_id in enumerate(plan["tables"]):
-            total = batch.get_arrays(f"totals/{table_id}/0")["totals"][0]
-            here = asked["table"] == number
-            found = total[asked["bin"][here]]
-            total[asked["bin"][here]] = 0
-            if total.any() or (found > 1).any():
-                raise ProtocolError(
-                    f"table {table_id}: an answer is neither 0 nor 1, or a slot that asked nothing"
-                    " got one: some bank does not follow the protocol"
-                )
-            bits[here] = found
+        bits, wrong = _bits(batch)
+        if wrong:
+            raise ProtocolError(
+                f"table {wrong[0]}: an answer is neither 0 nor 1, or a slot that asked nothing"
+                " got one: some bank does not follow the protocol"
+            )
         return bits
 
     def votes(self, training: RunRecords, batch: RunRecords) -> NDArray[np.int64]:
@@ -293,6 +286,27 @@ class NetworkScoring:
         """The accounts that are in no table yet."""
         places = Tables(training).places
         return [number for number, key in enumerate(keys) if hashed_id(key) not in places]
+
+
+def bits_so_far(batch: RunRecords) -> NDArray[np.int8]:
+    """What is known of a round that may not be over: -1 where there is no answer yet."""
+    return _bits(batch)[0]
+
+
+def _bits(batch: RunRecords) -> tuple[NDArray[np.int8], list[str]]:
+    """The answers of a round, and the tables that have none, or none that can be right."""
+    plan, asked = batch.get_json("plan"), batch.get_arrays("questions")
+    bits, wrong = np.full(len(asked["bin"]), -1, np.int8), []
+    for number, table_id in enumerate(plan["tables"]):
+        here = asked["table"] == number
+        bins, found = asked["bin"][here], batch.find_arrays(f"totals/{table_id}/0")
+        total = None if found is None else found["totals"][0]
+        # Until all parts of a table have been added, every slot is uniform.
+        if total is None or np.delete(total, bins).any() or (total[bins] > 1).any():
+            wrong.append(table_id)
+        else:
+            bits[here] = total[bins]
+    return bits, wrong
 
 
 def _lay_out_questions(data: Round, tables: Tables, batch: RunRecords) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from pv4fad.parties.network_chains import BankChains, expect_receipt_of
 from pv4fad.parties.network_compare import begin_comparison, keep_label_share, reveal_labels
 from pv4fad.parties.network_count import keep_counts
 from pv4fad.parties.network_epochs import (
+    close_epoch,
     epoch_under_way,
     is_over,
     last_epoch,
@@ -179,10 +180,7 @@ class PaymentNetwork(Party):
         A match that all banks have completed cannot be given up any more.
         """
         with self.store.transaction() as tx:
-            training = RunRecords(tx, run_id)
-            if epoch not in training.get_json("matches"):
-                training.of_epoch(epoch).delete_all("")
-                forget_messages(run_id, epoch, tx)
+            close_epoch(run_id, epoch, tx)
 
     def score(self, run_id: str, data: Round | ScoringInput) -> tuple[int, list[bytes]]:
         """Begin a batch, a round of questions or votes: its number, and the first queries."""
@@ -323,12 +321,7 @@ class PaymentNetwork(Party):
                 acknowledge_previous(run, tx, AGGREGATOR, message)
                 all_sent = self._chains.all_sent(run.parameters(), answered)
                 expect(all_sent, message, "not all sums have been sent")
-                counts = run.parameters().mode == "counts"
-                expect(counts == isinstance(message, NoisyCounts), message, "not of this model")
-                if isinstance(message, BlindedSums):
-                    return [begin_comparison(message, run, self.pool)]
-                keep_counts(message, run)
-                return []
+                return self._take_sums(message, run)
             case Comparing(done), SharedLabels():
                 acknowledge_previous(run, tx, AGGREGATOR, message)
                 return keep_label_share(message, done, run, self.pool)
@@ -352,6 +345,15 @@ class PaymentNetwork(Party):
                 return []
             case stage, _:
                 raise out_of_order(message, stage)
+
+    def _take_sums(self, message: NoisyCounts | BlindedSums, run: RunRecords) -> Iterable[Message]:
+        """The sum over all banks: the noisy counts, or what the comparison begins with."""
+        counts = run.parameters().mode == "counts"
+        expect(counts == isinstance(message, NoisyCounts), message, "not of this model")
+        if isinstance(message, BlindedSums):
+            return [begin_comparison(message, run, self.pool)]
+        keep_counts(message, run)
+        return []
 
     # Row 0: keys.
 

@@ -54,7 +54,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 TableId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@[1-9][0-9]{0,8})?$")]
 Mode = Literal["counts", "released", "sealed"]
 """What training ends with: noisy counts that the payment network gets (the default model), or
-labels of leaves (the paper's model), which it gets too (released) or shares with the banks (sealed).
+labels of leaves (the paper's model), which it gets (released) or shares with the banks (sealed).
 """
 NoiseMode = Literal["distributed", "per-bank", "none"]
 

@@ -1,7 +1,7 @@
 """Score: one bit about an account (protocol.md §6), or votes for transactions (§11).
 
-*Decisions.*  Is the record of the account in a bin in the set A that the payment network asks about?
-A bin has one slot.  With c_k = [k in A] − [absent in A], all 0 where nothing is asked:
+*Decisions.*  Is the record of the account in a bin in the set A that is asked about?  A bin has
+one slot.  With c_k = [k in A] − [absent in A], all 0 where nothing is asked:
 
     PaymentNetwork
       1.  ρ ← Z_t per slot;  sends sanitised  Z = E_j[−Σ_k c_k·s_k + ρ]              → Bank
@@ -12,8 +12,8 @@ A bin has one slot.  With c_k = [k in A] − [absent in A], all 0 where nothing 
 
 Of a table with several banks the constant counts once, and R is the sum over all banks.
 
-*Votes* of a sealed model.  A slot is a bin; a *layer* holds at most one transaction side per bin.  For the groups g that this
-side reaches, with label shares p (PaymentNetwork) and b (Bank),
+*Votes* of a sealed model.  A slot is a bin; a *layer* holds at most one transaction side per bin.
+For the groups g that this side reaches, with label shares p (PaymentNetwork) and b (Bank),
 
     P_0 = Σ_g p[g, rest],   P_c = Σ_g (p[g, c] − p[g, rest]),   B_0, B_c likewise from b
     vote = (P_0 + B_0) + Σ_c I_c·(P_c + B_c),   I_c = u_c − s_c

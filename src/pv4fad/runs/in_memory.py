@@ -23,7 +23,15 @@ from pv4fad.runs.members import assemble, party_names
 from pv4fad.runs.new_payments import new_payments
 from pv4fad.runs.new_run import NewRun, begin_run, prepare_run
 from pv4fad.runs.prepare import bank_directory, bank_records
-from pv4fad.runs.scoring import How, Judged, checked_share, judge_of, judged
+from pv4fad.runs.scoring import (
+    How,
+    Judged,
+    checked_share,
+    judge_of,
+    judged,
+    stored_trees,
+    voted,
+)
 from pv4fad.runs.settings import TrainingSettings
 from pv4fad.runs.trained_run import TrainedRun
 
@@ -83,7 +91,10 @@ class Model(Closing):
         store, run = self.stores[PAYMENT_NETWORK], self._run()
         payments = new_payments(transactions, self._history)
         judge = judge_of(store, self.parameters, payments, self._directory, share)
-        found = judged(run, payments, store, self.parameters, judge, how.batching, share)
+        if judge is None:
+            found = voted(run, payments, stored_trees(store, self.parameters.run_id), how.batching)
+        else:
+            found = judged(run, payments, judge, f"{share} {payments.fingerprint}")
         run.finish_scoring()
         return found
 

@@ -1,6 +1,6 @@
 """How the payment network judges new payments: what it asks, and what it makes of the answers.
 
-    evidence              the default model: rounds of questions about sets of a chain
+    evidence              the default model: rounds of questions, one for each kind of account
     paper, decisions      the paper's model with released labels: rounds about sets of flags
     paper, votes          the paper's model with sealed labels: a vote total per side
 
@@ -92,7 +92,7 @@ class EvidenceJudge:
             AskedSet(
                 tuple(provided.index(one) for one in classes if one != ABSENT), ABSENT in classes
             )
-            for classes in self.model.chain
+            for classes in self.model.kinds
         )
 
     def begin(self, known: NDArray[np.int8]) -> None:
@@ -131,7 +131,7 @@ class EvidenceJudge:
         texts: list[str | None] = [None] * len(alert)
         rows = np.flatnonzero(alert)
         own = local_reasons(self.own.local, self.payments.features.values[rows], self.own.usual)
-        hit = self._rows.hit.any(axis=1)
+        hit = np.asarray(self._rows.hit.any(axis=1))
         for row, found in zip(rows, own, strict=True):
             history = ["an account with a confirmed anomaly"] if hit[row] else []
             bank = [BANKS_RECORD] if by_bank[row] else []

@@ -1,4 +1,4 @@
-"""What the payment network keeps of its own for a run of the default model; no bank's data is in it.
+"""What the payment network keeps of its own for the default model; no bank's data is in it.
 
 The local model, and its knowledge of its own payments (`evidence.knowledge`).  With the noisy
 counts of the run it becomes the evidence that scoring goes by.

@@ -133,7 +133,11 @@ def predict(
     judge = judge_of(store, parameters, payments, directory, share)
     prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
     report(Progress(prepared, total=0, under_way=False))
-    found = judged(run, payments, store, parameters, judge, how.batching, share)
+    if judge is None:
+        trees = stored_trees(store, document.run_id)
+        found = voted(run, payments, trees, how.batching)
+    else:
+        found = judged(run, payments, judge, f"{share} {payments.fingerprint}")
     # Before the predictions: they never stand there without it.
     record = ScoringRecord(
         run_id=document.run_id,
@@ -194,28 +198,21 @@ def judge_of(
     return None
 
 
-def judged(
-    run: TrainedRun,
-    payments: NewPayments,
-    store: Store,
-    parameters: RunParameters,
-    judge: Judge | None,
-    batching: Batching,
-    alert_share: float | None,
-) -> Judged:
-    """Ask what is to be asked; it is noted, so that the same call carries on after a crash."""
-    if judge is None:
-        trees = stored_trees(store, parameters.run_id)
-        run.begin(f"votes {payments.fingerprint}", payments.keys, batch_size=batching.transactions)
-        codes = trees.forest.route(payments.features.values)
-        sides = run.votes(codes, payments.keys, payments.key_of, batching.layers)
-        return Judged(vote_table(payments, trees, codes, sides), None)
+def judged(run: TrainedRun, payments: NewPayments, judge: Judge, job: str) -> Judged:
+    """Ask what is to be asked.  `job` says what is scored and how: the same call carries on."""
     n_sets = len(judge.sets)
-    job = f"decisions {alert_share} {payments.fingerprint}"
-    run.begin(job, payments.keys, n_sets=n_sets)
+    run.begin(f"decisions {job}", payments.keys, n_sets=n_sets)
     judge.begin(run.known_bits(payments.keys, n_sets))
     run.ask(payments.keys, judge)
     return Judged(judge.table(), judge.learned(), *run.n_known())
+
+
+def voted(run: TrainedRun, payments: NewPayments, trees: Trees, batching: Batching) -> Judged:
+    """Ask for vote totals; the same call carries on, with the batches it began with."""
+    run.begin(f"votes {payments.fingerprint}", payments.keys, batch_size=batching.transactions)
+    codes = trees.forest.route(payments.features.values)
+    sides = run.votes(codes, payments.keys, payments.key_of, batching.layers)
+    return Judged(vote_table(payments, trees, codes, sides), None)
 
 
 def stored_trees(store: Store, run_id: str) -> Trees:

@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.forest.validated import ValidatedModel
+from pv4fad.parties.network_epochs import close_epoch
+from pv4fad.parties.network_scoring import bits_so_far
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.store import Store
 from pv4fad.protocol.tables import AccountKey, hashed_id
@@ -59,8 +61,7 @@ class JobNotes:
     def read(self) -> ScoringJob | None:
         """The scoring under way."""
         with self._records() as records:
-            noted = records.find_json(_JOB, None)
-            return None if noted is None else ScoringJob(**noted)
+            return _read(records)
 
     def write(self, job: ScoringJob) -> ScoringJob:
         with self._records() as records:
@@ -86,11 +87,18 @@ class JobNotes:
             records.put(f"{_ASKED}{number}", b"\n".join(map(hashed_id, keys)))
 
     def end(self) -> None:
-        """No scoring is under way any more; what it learnt about accounts is kept."""
-        with self._records() as records:
+        """No scoring is under way any more; what it learnt about accounts is kept.
+
+        Also of one that is given up in the middle of a round: some banks have answered.
+        """
+        with self._store.transaction() as tx:
+            records = RunRecords(tx, self._run_id)
             known = _known_bits(records)
             if known.ids:
                 known.store(_of_match(records))
+            job = _read(records)
+            for batch in () if job is None else job.batches:
+                close_epoch(self._run_id, batch, tx)
             records.delete(_JOB)
             records.delete_all(_ASKED, _ANSWERS)
 
@@ -162,15 +170,33 @@ class _Known:
 
 
 def _known_bits(records: RunRecords) -> _Known:
-    """What was known before, and what the scoring under way was told."""
-    job = records.find_json(_JOB, None)
-    known = _Known.stored(_of_match(records), 0 if job is None else job["n_sets"])
+    """What was known before, and what the scoring under way was told so far."""
+    job = _read(records)
+    known = _Known.stored(_of_match(records), 0 if job is None else job.n_sets)
     for name in records.names(_ASKED):
         number = int(name.removeprefix(_ASKED))
-        answers, asked = records.find_arrays(f"{_ANSWERS}{number}"), records.get(name)
-        if answers is not None and asked:
-            known = known.and_also(asked.split(b"\n"), number, answers["answers"])
+        bits, asked = _bits_of_round(records, job, number), records.get(name)
+        if bits is not None and asked:
+            known = known.and_also(asked.split(b"\n"), number, bits)
     return known
+
+
+def _bits_of_round(
+    records: RunRecords, job: ScoringJob | None, number: int
+) -> NDArray[np.integer] | None:
+    """As far as they are known; None: the round has not begun."""
+    kept = records.find_arrays(f"{_ANSWERS}{number}")
+    if kept is not None:
+        return kept["answers"]
+    if job is None or number >= len(job.batches):
+        return None
+    batch = records.of_epoch(job.batches[number])
+    return None if batch.find("questions") is None else bits_so_far(batch)
+
+
+def _read(records: RunRecords) -> ScoringJob | None:
+    noted = records.find_json(_JOB, None)
+    return None if noted is None else ScoringJob(**noted)
 
 
 def _of_match(training: RunRecords) -> RunRecords:

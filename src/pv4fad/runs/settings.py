@@ -13,18 +13,19 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from pv4fad.errors import ParameterError
 from pv4fad.evidence.classes import Absent, CountedSets
+from pv4fad.forest import paper
 from pv4fad.forest.config import ForestConfig
-from pv4fad.forest.pairs import CountConfig, undersampling_rates
-from pv4fad.forest.shapes import BOTH_SIDES_NORMAL, ConditionConfig, RandomShape
+from pv4fad.forest.pairs import CountConfig
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon
 from pv4fad.protocol.parameters import Mode, NoiseMode
 
-SIDES: tuple[Literal["ordering", "beneficiary"], ...] = ("ordering", "beneficiary")
 _OF_MODEL = {
     "evidence": ("sets", "absent", "alert_share"),
     "paper": ("scoring", "bound", "trees", "height", "slots"),
@@ -59,10 +60,10 @@ class TrainingSettings(ValidatedModel):
     # The paper's model.
     scoring: Literal["decisions", "votes"] = "decisions"
     """One bit about an account where it can change the decision, or a vote total per side."""
-    bound: int = Field(default=1, ge=1)
+    bound: int = Field(default=paper.BOUND, ge=1)
     """Most weight that one account contributes to all sums together."""
-    trees: int = Field(default=24, ge=1, le=1024)
-    height: int = Field(default=4, ge=1)
+    trees: int = Field(default=paper.TREES, ge=1, le=1024)
+    height: int = Field(default=paper.HEIGHT, ge=1)
     """Tests on a path."""
     slots: tuple[str, ...] = ()
     """Private slots that the trees may ask about; each bank says what they mean to it."""
@@ -117,17 +118,11 @@ class TrainingSettings(ValidatedModel):
 
     def forest_config(self) -> ForestConfig:
         """The forest; what others see of it follows from here and not from any data."""
-        conditions = BOTH_SIDES_NORMAL + tuple(
-            ConditionConfig(side=side, family=slot, sets=(("yes",),))
-            for slot in self.slots
-            for side in SIDES
-        )
-        shape = RandomShape(height=self.height, conditions=conditions)
-        return ForestConfig(n_trees=self.trees, shape=shape, slots=self.slots)
+        return paper.paper_forest(self.trees, self.height, self.slots)
 
-    def count_config(self) -> CountConfig:
-        """Anomalies are rare: without under-sampling every leaf would be labelled 0."""
-        return CountConfig(bound=self.bound, label0_rates=undersampling_rates(self.trees))
+    def count_config(self, labels: NDArray[np.int8]) -> CountConfig:
+        """What the pairs of the forest count; `labels`: of the training payments."""
+        return paper.paper_counts(float(labels.mean()), self.trees, self.bound)
 
 
 def _default(cls: type[TrainingSettings], name: str) -> Any:

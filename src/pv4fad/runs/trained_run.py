@@ -91,7 +91,7 @@ class TrainedRun:
         self._notes.write_renewal(None)
         job = self._notes.read()
         if job is None or job.transactions != fingerprint:
-            self._end_job()
+            self._notes.end()
             job = self._notes.write(
                 ScoringJob(transactions=fingerprint, batch_size=batch_size, n_sets=n_sets)
             )
@@ -144,7 +144,7 @@ class TrainedRun:
 
     def finish_scoring(self) -> None:
         """The results are in safe hands: the payment network forgets them, but not the bits."""
-        self._end_job()
+        self._notes.end()
 
     def n_known(self) -> tuple[int, int]:
         """Accounts of which some bit is known in this epoch, and those with a positive one."""
@@ -155,15 +155,6 @@ class TrainedRun:
         if job is None:
             raise OrderError("no scoring has been begun")
         return job
-
-    def _end_job(self) -> None:
-        job = self._notes.read()
-        for number, batch in enumerate(() if job is None else job.batches):
-            # Whatever was answered has been learnt, also by a scoring that is given up.
-            if self._network.is_scored(self._run_id, batch) and job is not None:
-                self._collect(job, number)
-            self._network.close(self._run_id, batch)
-        self._notes.end()
 
     def _match_new_accounts(self, wanted: Sequence[AccountKey], job: ScoringJob) -> ScoringJob:
         """Always, also where there are none: nobody can tell whether there were."""
@@ -235,7 +226,7 @@ class TrainedRun:
         network, run_id = self._network, self._run_id
         renewal = self._notes.renewal()
         if renewal not in network.matches(run_id) or self._changed_accounts():
-            self._end_job()
+            self._notes.end()
             keys = [key for match in network.matched_accounts(run_id) for key in match]
             self._notes.write_renewal(network.next_epoch(run_id))
             self._match(keys, replace=True)

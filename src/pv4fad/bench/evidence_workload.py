@@ -1,0 +1,73 @@
+"""Work of the default model: every account counts once in one of the cells, classes are uniform."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.bench.batches import NOTHING, DecisionBatch
+from pv4fad.bench.workload import Workload
+from pv4fad.evidence.cells import N_CELLS, CountedAccounts
+from pv4fad.evidence.classes import CLASSES, MILD, SEVERE, counted_sets
+from pv4fad.evidence.trusted import trusted_bits, trusted_counts
+from pv4fad.federation import run_parameters
+from pv4fad.parties.network_stages import TrainingInput
+from pv4fad.parties.scoring_tables import AskedSet
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.runs.prepare import cell_counts
+
+CHAIN = (AskedSet((SEVERE,), False), AskedSet((SEVERE,), True), AskedSet((MILD, SEVERE), True))
+"""As many sets as a model has at most."""
+
+
+@dataclass(frozen=True)
+class EvidenceWorkload(Workload):
+    """Sets fine, absent is a class."""
+
+    n_atoms: ClassVar[int] = len(CLASSES)
+    n_trees: ClassVar[int] = 1
+
+    @cached_property
+    def counted(self) -> CountedAccounts:
+        """All accounts, over all cells."""
+        keys = np.arange(self.pns_accounts)
+        cells = np.random.default_rng([self.seed, 2]).integers(N_CELLS, size=self.pns_accounts)
+        return CountedAccounts(cells, keys, keys)
+
+    @cached_property
+    def training_input(self) -> TrainingInput:
+        sets = (counted_sets("fine", "class"),) * N_CELLS
+        return TrainingInput(cell_counts(self.counted), sets, self.tables)
+
+    def parameters(self) -> RunParameters:
+        return run_parameters(
+            self.training_input,
+            dict.fromkeys(self.banks, self.bank_accounts),
+            bound=1,
+            epsilon="none",
+            noise="none",
+            honest_banks=1,
+            mode="counts",
+            counted="fine",
+            absent="class",
+        )
+
+    def true_counts(self) -> NDArray[np.int64]:
+        return trusted_counts(self.counted, self.atoms[:, 0], counted_sets("fine", "class"))
+
+    def batch(self, n: int, per_account: int) -> DecisionBatch:
+        """A payment alerts for some set of the chain, or depends on no bank."""
+        account, atom_of = self.paying_accounts(n, per_account), self.atoms[:, 0]
+        set_of = np.random.default_rng([self.seed, 6]).integers(NOTHING, len(CHAIN), size=n)
+        truth = np.zeros(n, np.bool_)
+        for number, one in enumerate(CHAIN):
+            mine = set_of == number
+            truth[mine] = trusted_bits(atom_of[account[mine]], one.atoms, absent=one.absent)
+        return DecisionBatch(self.keys, account, CHAIN, set_of, atom_of, truth)
+
+    def n_layers(self, per_account: int) -> int:
+        return len(CHAIN)

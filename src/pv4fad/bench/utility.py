@@ -133,19 +133,19 @@ def study_seed(
 def measure(run: ClearRun, data: Prepared, row: Row, rng: np.random.Generator) -> Measured:
     """The mean over draws of the noise."""
     n_draws = 1 if row.release.epsilon == "none" else DRAWS
-    values = np.empty((n_draws, 4, len(ALERT_BUDGETS)))
+    values = np.empty((n_draws, 3, len(ALERT_BUDGETS)))
+    averages = np.empty(n_draws)
     for draw in range(n_draws):
         classes, new = row.classes(run, rng)
         model = run.model(classes, row.release)
         for number, share in enumerate(ALERT_BUDGETS):
             outcome = run.decide(model, new, share)
             top = at_budget(data.labels, outcome.score, share)
-            average = average_precision(data.labels, outcome.score)
-            found = (average, top.precision, top.recall, outcome.n_accounts_positive)
-            values[draw, :, number] = found
-    averages, precision, recall, known = (tuple(one) for one in values.mean(axis=0).tolist())
+            values[draw, :, number] = top.precision, top.recall, outcome.n_accounts_positive
+        averages[draw] = average_precision(data.labels, outcome.score)  # of the largest share
+    precision, recall, known = (tuple(one) for one in values.mean(axis=0).tolist())
     not_ordinary = int((new[np.unique(data.new_key_of)] != ORDINARY).sum())
-    return Measured(averages[-1], precision, recall, known, not_ordinary)
+    return Measured(float(averages.mean()), precision, recall, known, not_ordinary)
 
 
 class StudyDocument(BaseModel):

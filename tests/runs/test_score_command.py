@@ -312,8 +312,11 @@ def test_changed_records_need_a_new_match_after_which_everything_is_asked_anew(
 # The paper's model.
 
 # A tree that asks about some accounts; trees that vote on both sides.
-DECISIONS = "--model paper --trees 1 --height 2 --seed 71".split()
-VOTES = "--model paper --scoring votes --trees 4 --height 3 --bound 4 --seed 3".split()
+DECISIONS = ("--model", "paper", "--trees", 1, "--height", 2, "--seed", 71)
+VOTES = (
+    "--model", "paper", "--scoring", "votes", "--trees", 4, "--height", 3, "--bound", 4,
+    "--seed", 3,
+)  # fmt: skip
 
 
 def test_decisions_of_the_papers_model_equal_the_trusted_third_partys(tmp_path, pv4fad):

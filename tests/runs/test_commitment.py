@@ -1,4 +1,4 @@
-"""The commitment is to what is counted: another account, cell, set or tree is another commitment."""
+"""The commitment is to what is counted: with another account, cell, set or tree it is another."""
 
 from dataclasses import replace
 

@@ -58,11 +58,14 @@ def test_a_run_without_noise_equals_the_trusted_third_party(noise_off, pv4fad):
 
 
 @pytest.mark.parametrize(
-    ("party", "record", "array", "where"),
-    [("bank02", "sums", "q", "exact"), ("payment-network", "noisy counts", "counts", "noisy")],
+    ("place", "part", "what"),
+    [
+        (("bank02", "sums", "q"), "exact", "counts"),
+        (("payment-network", "noisy counts", "counts"), "noisy", "released counts"),
+    ],
 )
-def test_one_wrong_value_fails_the_verification(noise_off, pv4fad, party, record, array, where):
-    data, run, key = noise_off
+def test_one_wrong_value_fails_the_verification(noise_off, pv4fad, place, part, what):
+    (data, run, key), (party, record, array) = noise_off, place
     with _records(run, party, key) as records:
         right = records.get_arrays(record)
         wrong = right[array].copy()
@@ -75,13 +78,12 @@ def test_one_wrong_value_fails_the_verification(noise_off, pv4fad, party, record
     assert "differs from the trusted third party" in error
     result = json.loads(text)
     unequal = [
-        (part, one["what"], one["total"] - one["equal"])
-        for part in ("exact", "noisy")
-        for one in result[part]
+        (name, one["what"], one["total"] - one["equal"])
+        for name in ("exact", "noisy")
+        for one in result[name]
         if one["equal"] < one["total"]
     ]
-    what = {"exact": "counts", "noisy": "released counts"}[where]
-    assert unequal == [(where, what, 1)]
+    assert unequal == [(part, what, 1)]
 
 
 @contextmanager

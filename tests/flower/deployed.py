@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from pv4fad.runs.vote_verification import ScoredData
 from tests.flower.in_threads import transactions_of, write_data
 
 from pv4fad.data.loading import load_transactions
@@ -25,7 +26,6 @@ from pv4fad.privacy.ledger import Ledger, read_ledger
 from pv4fad.runs.bank_files import load_bank
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.verification import Verification, compare
-from pv4fad.runs.vote_verification import ScoredData
 
 PASSPHRASE = "correct horse battery"
 TRAINING = 'structure = "random"\ntrees = 4\nheight = 3\nseed = 33\n'  # as in `in_threads`

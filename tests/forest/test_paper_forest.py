@@ -19,12 +19,19 @@ def test_it_has_no_more_leaves_than_the_papers_and_tests_features_that_exist():
 
 
 def test_trees_height_slots_and_bound_can_be_chosen():
-    config, counting = paper_forest(5, 3, ("risk",)), paper_counts(5, 2)
+    config, counting = paper_forest(5, 3, ("risk",)), paper_counts(0.001, 5, 2)
     assert config.sizes.n_groups == 5 * 2**2
     assert config.sizes.n_distinct_sets == 2
     assert {one.family for one in config.shape.conditions} == {"flags", "risk"}
     assert counting.bound == 2
     assert counting.label0_rates == pytest.approx(tuple(np.geomspace(0.03, 0.001, 5)))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.05, 1.0])
+def test_label_0_is_thinned_by_the_share_of_anomalies(share):
+    rates = paper_counts(share).label0_rates
+    assert max(rates) == pytest.approx(min(1, max(30 * share, 1e-6)))
+    assert min(rates) == pytest.approx(max(share, 1e-6))
 
 
 def test_it_tells_ordinary_accounts_from_all_others():

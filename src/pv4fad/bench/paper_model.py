@@ -56,9 +56,9 @@ def paper_rows(
     seed: int,
 ) -> dict[str, PaperRow]:
     """Scores of new transactions, by row name.  `features`: of the transactions, of the new."""
-    config, counting = paper_forest(), paper_counts()
-    known, upcoming = features
     labels = transactions[LABEL].to_numpy().astype(np.int8)
+    config, counting = paper_forest(), paper_counts(float(labels.mean()))
+    known, upcoming = features
     forest = build_forest(config, known.names, known.values, seed)
     keys, index = account_index(route(transactions), config.n_trees)
     new_keys, new_index = account_index(route(new), config.n_trees)
@@ -96,4 +96,5 @@ def _noise(epsilon: str, bound: int, n_sets: int, n_sums: int) -> NDArray[np.int
         return None
     delta = sensitivity(bound, n_sets)
     shares = polya_share(Fraction(exact), delta, HONEST_BANKS, BANKS * n_sums)
-    return shares.reshape(BANKS, n_sums).sum(axis=0)
+    noise: NDArray[np.int64] = shares.reshape(BANKS, n_sums).sum(axis=0)
+    return noise

@@ -9,7 +9,7 @@ expected in a cell and W rows of each label per account (`cells.rows_per_account
     θ  = log(n1/n0)                         the log-odds that are wanted
 
 A count is Poisson(μ) plus noise of known distribution (`noise`); μ_clean is flat in its logarithm,
-and `rest` is taken at its posterior mean.  Before the counts are seen, with probability one half
+and `rest` is taken at its posterior mean.  Before the counts are seen, with probability 0.4
 the kind *says nothing*: θ is the overall log-odds of the stratum.  Otherwise the kind's share of
 the hits in the cell can be anything, uniform from 0 to 1.  The result is the posterior median of θ,
 and -∞ where that is not above the overall log-odds: noise alone is no evidence, and no kind of
@@ -33,7 +33,7 @@ from pv4fad.forest.tree import Side
 
 Floats = NDArray[np.float64]
 
-_SAYS_NOTHING = 0.5  # prior probability
+_SAYS_NOTHING = 0.4  # prior probability
 _SMALLEST_MEAN = 0.05
 _SOME = 0.02  # rows: nothing is known so well that there is none
 _LEAST_PER_HIT = 0.5  # rows of label 1; a hit has one at least, if not of this cell

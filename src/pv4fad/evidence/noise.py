@@ -68,5 +68,5 @@ def log_likelihood(counts: NDArray[np.int64], means: Floats, noise: CountNoise) 
     for number, count in enumerate(counts.ravel().tolist()):
         true = np.arange(max(0, count - reach), max(0, count + reach + 1))
         log_poisson = xlogy(true, means[:, np.newaxis]) - means[:, np.newaxis] - gammaln(true + 1)
-        found[:, number] = np.exp(log_poisson) @ chance[true - count + reach]
+        found[:, number] = np.exp(log_poisson) @ chance[count - true + reach]
     return np.log(np.maximum(found, _LEAST)).reshape(len(means), *counts.shape)

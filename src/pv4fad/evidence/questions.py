@@ -2,8 +2,8 @@
 
 A payment alerts if its hazard reaches the threshold τ; by its score the alert has a level 1, 2 or 3
 (`decisions.LEVELS`).  The payment network knows the own hazard h0.  On either side, with the other
-taken as ordinary, it works out which kinds of account would raise the level: A.  If A is empty, as it is
-for most payments and for alerts of level 3, nothing depends on the bank, and nothing is asked.
+taken as ordinary, it works out which kinds of account would raise the level: A.  If A is empty, as
+it is for most payments and for alerts of level 3, no bank can change anything: nothing is asked.
 
     round i = 0, 1, …   for every account with a payment that no bank has raised yet, and whose A
                         has the i-th kind: is the account of this kind?

@@ -3,8 +3,8 @@
 One payment in a thousand is anomalous.  Three things let random trees find it all the same, none of
 them by anything that a bank said:
 
-    under-sampling   tree t keeps label-0 pairs at its own rate, from 3 % down to 0.1 %; without it
-                     every leaf is labelled 0
+    under-sampling   tree t keeps label-0 pairs at its own rate, from 30 times the share of
+                     anomalies down to that share; without it every leaf is labelled 0
     features         splits test what a message says about itself and its sender's habits
                      (`MESSAGE_FEATURES`); drawn among all features, most splits would tell nothing
     conditions       the beneficiary's is listed eight times, the ordering account's twice.  A path
@@ -58,7 +58,11 @@ def paper_forest(
     return ForestConfig(n_trees=n_trees, shape=shape, slots=slots)
 
 
-def paper_counts(n_trees: int = TREES, bound: int = BOUND) -> CountConfig:
-    """How pairs count.  Weights stay 1: a heavier label 1 would need as much more noise."""
-    rates = undersampling_rates(n_trees, highest=0.03, lowest=0.001)
+def paper_counts(anomaly_share: float, n_trees: int = TREES, bound: int = BOUND) -> CountConfig:
+    """How pairs count.  Weights stay 1: a heavier label 1 would need as much more noise.
+
+    `anomaly_share`: of the payment network's own training payments.
+    """
+    highest, lowest = (min(1.0, max(times * anomaly_share, 1e-6)) for times in (30, 1))
+    rates = undersampling_rates(n_trees, highest, lowest)
     return CountConfig(bound=bound, label0_rates=rates)

@@ -125,7 +125,7 @@ def prepare_trees(
     """The forest of the paper's model, and what its leaves count."""
     labels = transactions[LABEL].to_numpy().astype(np.int8)
     keys, accounts = account_index(route(transactions), settings.trees)
-    config, counting = settings.forest_config(), settings.count_config()
+    config, counting = settings.forest_config(), settings.count_config(labels)
     forest = build_forest(config, features.names, features.values, seed)
     codes = forest.route(features.values)
     # Of its own: the draws of the forest must not depend on how many accounts there are.

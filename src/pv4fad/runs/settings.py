@@ -13,6 +13,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from pv4fad.errors import ParameterError
@@ -118,9 +120,9 @@ class TrainingSettings(ValidatedModel):
         """The forest; what others see of it follows from here and not from any data."""
         return paper.paper_forest(self.trees, self.height, self.slots)
 
-    def count_config(self) -> CountConfig:
-        """What the pairs of the forest count."""
-        return paper.paper_counts(self.trees, self.bound)
+    def count_config(self, labels: NDArray[np.int8]) -> CountConfig:
+        """What the pairs of the forest count; `labels`: of the training payments."""
+        return paper.paper_counts(float(labels.mean()), self.trees, self.bound)
 
 
 def _default(cls: type[TrainingSettings], name: str) -> Any:

@@ -90,7 +90,7 @@ def verify(
     scored = None
     if predictions is not None:
         test, file = predictions
-        scored = ScoredData.read(test, load_banks(test, folder, document), file)
+        scored = ScoredData.read(test, load_banks(test, folder, document), file, document.run_id)
     tables = load_split(split)
     accounts = {bank: table.frame for bank, table in tables.accounts.items()}
     if set(accounts) != set(document.parameters.banks):
@@ -175,7 +175,7 @@ def _compare_labels(
     """The paper's model."""
     forest = prepared.trees.forest
     oracle = TrustedThirdParty(forest, joined_atoms(prepared.keys, accounts, forest.schema))
-    theirs, counting = oracle.counts(prepared.pairs), private.settings.count_config()
+    theirs, counting = oracle.counts(prepared.pairs), private.settings.count_config(prepared.labels)
     green = oracle.green_labels(
         prepared.codes, prepared.labels, counting.class_weights, counting.label0_rates
     )

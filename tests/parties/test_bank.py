@@ -104,7 +104,8 @@ def test_epsilon_is_spent_once_by_a_finished_run_and_not_before_the_release(run)
     for bank in run.world.federation.banks:
         (expense,) = ledger_of(bank).expenses
         assert (expense.run_id, expense.epsilon) == (run.world.parameters.run_id, 1)
-        assert expense.sensitivity == run.world.parameters.bound
+        assert expense.sensitivity == run.world.parameters.sensitivity == 2
+        assert expense.honest_banks == 2
         assert expense.account_file == f"version 1 of {bank.name}"
     for event in run.events:
         if event.receiver.name == "bank01" and event.kind is not LabelMasks:

@@ -146,16 +146,16 @@ def test_score_checks_every_answer_and_counts_every_operation(tmp_path, model, n
 def test_the_number_of_rounds_does_not_depend_on_the_number_of_payments(workload, per_account):
     batch = workload.batch(1000 * per_account, per_account)
     assert isinstance(batch, DecisionBatch)
-    assert len(batch.sets) == workload.n_layers(per_account) <= 3
+    assert len(batch.kinds) == workload.n_layers(per_account) <= 3
 
 
 def test_a_batch_of_decisions_has_payments_of_every_kind():
-    """Those that depend on no bank, and for each set alerts and others, absent accounts too."""
+    """Those that depend on no bank, and for each kind alerts and others, absent accounts too."""
     batch = EvidenceWorkload(1000, 800).batch(3000, 3)
-    for number in range(len(batch.sets)):
-        alerts = batch.truth[batch.set_of == number]
+    for number in range(len(batch.kinds)):
+        alerts = batch.truth[batch.alerts_if[:, number]]
         assert 0 < alerts.sum() < len(alerts)
-    nothing = batch.set_of < 0
+    nothing = ~batch.alerts_if.any(axis=1)
     assert nothing.any()
     assert not batch.truth[nothing].any()
     assert set(batch.atom_of) == {-1, 0, 1, 2}
@@ -176,13 +176,13 @@ class Answers:
         return bits
 
 
-def test_who_is_known_to_be_in_a_set_is_not_asked_about_again():
+def test_whose_kind_is_known_is_not_asked_about_again():
     batch = EvidenceWorkload(300, 200).batch(900, 3)
     answers = Answers(batch)
     batch.score(answers, "run")
     assert all(batch.checks().values())
     for number, (asked, later) in enumerate(itertools.pairwise(answers.asked)):
-        one = batch.sets[number]
+        one = batch.kinds[number]
         inside = trusted_bits(batch.atom_of[asked], one.atoms, absent=one.absent) == 1
         assert inside.any()
         assert not set(np.array(asked)[inside]) & set(later)

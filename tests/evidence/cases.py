@@ -33,7 +33,7 @@ def model(seed, kinds=KINDS):
     log_odds = rng.normal(-1, 3, (2, 2, 3, len(kinds)))
     log_odds[rng.random(log_odds.shape) < 0.5] = -np.inf
     share = rng.uniform(0, 0.01, log_odds.shape)
-    return EvidenceModel(knowledge(rng), kinds, log_odds, share)
+    return EvidenceModel(knowledge(rng), kinds, log_odds, share, tuple(range(len(kinds))))
 
 
 def rows(seed, n=300, n_accounts=80):

@@ -163,3 +163,23 @@ def test_an_account_that_was_hit_before_is_evidence_without_any_bank():
     assert len(own.hazard) == n // 4
     of_hit = account[300:, 1] == 0
     assert own.hazard[of_hit].min() > 0.5 > own.hazard[~of_hit].max()
+
+
+def test_an_order_of_kinds_that_was_settled_before_stays():
+    """Answers are kept by it; what is most telling may change with the last digits."""
+    own, hit, _ = informative()
+    counts = np.zeros((N_CELLS, 3), np.int64)
+    counts[hit] = 40, 8, 20
+
+    def model(order=None):
+        noise = CountNoise(0.5, 2.0)
+        return EvidenceModel.of(own, counts, noise, sets="fine", absent="class", order=order)
+
+    usual = model()
+    turned = model(usual.order[::-1])
+    assert turned.kinds == usual.kinds[::-1]
+    assert np.array_equal(turned.log_odds, usual.log_odds[..., ::-1])
+    assert np.array_equal(turned.by_class, usual.by_class)
+    for damaged in ((0, 1), (0, 1, 1), (0, 1, 3)):
+        with pytest.raises(DataError, match="order of the kinds is damaged"):
+            model(damaged)

@@ -24,7 +24,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def expense(run="run-1", amount="1", account_file="version-1", **changes):
     noise = "none" if amount == "none" else "distributed"
     unit = "one account record at one bank"
-    entry = Expense(run, parse_epsilon(amount), 2, unit, noise, account_file, NOW)
+    entry = Expense(run, parse_epsilon(amount), 2, unit, noise, account_file, NOW, 1)
     return replace(entry, **changes)
 
 

@@ -62,7 +62,7 @@ def test_show_warns_of_a_run_that_claims_little(folder, ledger, amount, guess):
         store.transaction() as tx,
     ):
         set_limit(tx, "none", NOW)
-        spend(tx, Expense("run-2", amount, 2, "one account record", noise, "fingerprint", NOW))
+        spend(tx, Expense("run-2", amount, 2, "one account record", noise, "fingerprint", NOW, 1))
     _, text, _ = ledger("show", folder)
     assert guess in text
     assert "a run that claims an ε above 2, or none, protects a record little" in text

@@ -6,7 +6,7 @@ Ids at no bank, at a bank that is not asked, at several; institutions that take 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 
@@ -94,8 +94,10 @@ def make_class_world(
     honest_banks: int = 1,
     bank_class: type[Bank] = Bank,
     n_bare: int = 40,
+    n_new: int = 0,
     **parties,
 ) -> ClassWorld:
+    """`n_new`: of the accounts, how many training does not know."""
     rng = np.random.default_rng(seed)
     atoms = [0, 1, 2] if absent == "class" else [-1, 0, 1]
     records = {
@@ -105,18 +107,20 @@ def make_class_world(
         if rng.random() < 0.6 and (mode == "routed" or bare % n_banks == bank)
     }
     keys = sorted((_home(bare, n_banks, mode, rng), bare) for bare in range(n_bare))
-    inside = np.flatnonzero([bank != OUTSIDER for bank, _ in keys])
+    known = np.flatnonzero([bare < n_bare - n_new for _, bare in keys])
+    inside = np.array([number for number in known if keys[number][0] != OUTSIDER])
     choice = CountedAccounts(rng.integers(0, N_CELLS, len(inside)), inside, inside)
     tables = assign_tables(
-        [(BIC_OF[bank], bare_id(bare)) for bank, bare in keys],
+        [(BIC_OF[bank], bare_id(bare)) for bank, bare in (keys[number] for number in known)],
         {BICS[bank]: bank_name(bank) for bank in range(n_banks)},
         1,
         broadcast=mode != "routed",
     )
+    tables = {name: replace(one, keys=known[one.keys]) for name, one in tables.items()}
     if mode == "broadcast":
         tables = {"broadcast": tables["broadcast"]}
     data = TrainingInput(cell_counts(choice), (counted_sets(counted, absent),) * N_CELLS, tables)
-    of_banks = [_bank_records(records, bank) for bank in range(n_banks)]
+    of_banks = [class_records(records, bank) for bank in range(n_banks)]
     parameters = run_parameters(
         data,
         {bank_name(bank): len(one.bare_ids) for bank, one in enumerate(of_banks)},
@@ -140,7 +144,7 @@ def _home(bare: int, n_banks: int, mode: str, rng: np.random.Generator) -> int:
     return UNKNOWN if mode == "mixed" and rng.random() < 0.4 else int(rng.integers(n_banks))
 
 
-def _bank_records(records: dict[tuple[int, int], int], bank: int) -> BankRecords:
+def class_records(records: dict[tuple[int, int], int], bank: int) -> BankRecords:
     mine = sorted((bare, atom) for (owner, bare), atom in records.items() if owner == bank)
     ids = [bare_id(bare).encode() for bare, _ in mine]
     return BankRecords(

@@ -316,6 +316,14 @@ def test_no_mask_of_answers_is_used_twice_and_all_are_bound_to_the_parameters(mo
     assert all(digest_of(world.parameters) in context for context in contexts)
 
 
+def test_the_aggregator_sends_nothing_on_before_all_banks_are_in(run):
+    for kind in (NoisySums, ScoreReply):
+        *early, last = run.of(kind, "aggregator")
+        assert len(early) == 1
+        assert all(event.replies == [] for event in early)
+        assert [one.address.receiver for one in last.answers()] == ["payment-network"]
+
+
 def test_the_aggregator_forgets_the_sum(run):
     """Broken into later, it has nothing to add to the payment network's share."""
     assert run.of(NoisyCounts)

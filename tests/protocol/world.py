@@ -70,12 +70,6 @@ class World:
         with party.store.transaction() as tx:
             return RunRecords(tx, self.parameters.run_id).get_arrays(name)
 
-    def secret_key_of(self, bank: Bank) -> bytes:
-        """The key that a bank answers queries with now."""
-        with bank.store.transaction() as tx:
-            training = RunRecords(tx, self.parameters.run_id)
-            return training.of_epoch(training.find_json("key epoch", 0)).get("own secret key")
-
     def labels(self) -> np.ndarray:
         """The labels, from the shares of payment network and banks, or as released."""
         if self.parameters.mode == "released":
@@ -303,13 +297,20 @@ def scoring_input(world: World, case: Case) -> ScoringInput:
     return ScoringInput(case.codes, keys, key_of.reshape(-1, 2), layers_at_once=2)
 
 
-def match_accounts(world: World, keys, *, replace: bool) -> None:
+def secret_key_of(bank: Bank, run_id: str) -> bytes:
+    """The key that a bank answers queries with now."""
+    with bank.store.transaction() as tx:
+        training = RunRecords(tx, run_id)
+        return training.of_epoch(training.find_json("key epoch", 0)).get("own secret key")
+
+
+def match_accounts(world, keys, *, replace: bool) -> None:
     """A further match of these accounts: in addition to the others, or instead of them."""
     n_banks = len(world.federation.banks)
     tables = assign_tables(
         keys,
         {BICS[bank]: bank_name(bank) for bank in range(n_banks)},
-        world.case.forest.sizes.n_trees,
+        world.parameters.sizes.n_trees,
         broadcast="broadcast" in world.data.tables,
     )
     network = world.federation.payment_network

@@ -70,7 +70,7 @@ def test_what_scoring_told_is_there_in_numbers(seen):
     for row in (
         "payments that it asked a bank for1,23420,0016.2%",
         "payments that became alerts7720,0010.4%",
-        "alerts that a bank's answer made117714.3%",
+        "alerts that a bank's answer made or raised117714.3%",
         "accounts that it asked about5439,8765.5%",
         "accounts about which it knows a bit, over all scorings678",
         "of these, known not to be ordinary96781.3%",

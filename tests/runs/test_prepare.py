@@ -108,7 +108,12 @@ def test_every_account_of_the_federation_counts_once_and_no_other(prepared, dire
 def test_accounts_count_in_the_cell_that_a_plain_loop_finds(prepared, transactions):
     found = prepared("evidence")
     counts = found.training.counts
-    rows = list(zip(*(transactions[c] for c in ("OrderingAccount", "BeneficiaryAccount", "Label"))))
+    rows = list(
+        zip(
+            *(transactions[c] for c in ("OrderingAccount", "BeneficiaryAccount", "Label")),
+            strict=False,
+        )
+    )
     hits = {account for *sides, label in rows for account in sides if label == 1}
     dealt: list[dict[str, set[str]]] = [{}, {}]
     for *sides, label in rows:
@@ -125,7 +130,7 @@ def test_accounts_count_in_the_cell_that_a_plain_loop_finds(prepared, transactio
             others = len(dealt[side].get(account, ())) - (not hit)
             assert (account in hits) == hit
             assert stratum == (others > 0) + (others > 3)
-    assert all(0 < counts.n_path[part].sum() for part in (slice(0, 12), slice(12, 18)))
+    assert all(counts.n_path[part].sum() > 0 for part in (slice(0, 12), slice(12, 18)))
     assert counts.n_path.tolist() == np.diff(counts.start).tolist()
 
 

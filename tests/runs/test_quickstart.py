@@ -26,14 +26,15 @@ def after():
     return names
 
 
-def test_every_transaction_has_a_score(after):
+def test_every_transaction_has_a_score_and_alerts_come_first(after):
     predictions = after["predictions"]
     assert predictions["MessageId"].to_list() == after["new"]["MessageId"].to_list()
     assert predictions["Score"].is_between(0, 1).all()
-    votes = predictions.select(pl.sum_horizontal("^.*Votes$")).to_series()
-    assert votes.is_between(0, 4).all()
-    # Of two payments with the same votes and as new a relation, the one that looks worse does.
-    assert predictions["Score"].n_unique() > votes.n_unique()
+    assert predictions["Alert"].is_in([0, 1]).all()
+    others = predictions.filter(pl.col("Alert") == 0)
+    assert others["Score"].to_list() == others["LocalScore"].to_list()
+    assert others["Reasons"].is_null().all()
+    assert others.height > 0
 
 
 def test_columns_are_those_that_the_page_explains(after):

@@ -76,7 +76,7 @@ def test_an_option_of_the_other_model_is_refused_by_name(name):
 
 
 def test_private_slots_need_votes():
-    with pytest.raises(ParameterError, match="slots: one bit cannot say.*give scoring votes"):
+    with pytest.raises(ParameterError, match=r"slots: one bit cannot say.*give scoring votes"):
         TrainingSettings(epsilon="1", model="paper", slots=("risk",))
 
 

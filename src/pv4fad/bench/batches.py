@@ -22,8 +22,6 @@ from pv4fad.parties.scoring_tables import AskedSet, Round, ScoringInput
 from pv4fad.protocol.tables import AccountKey
 from pv4fad.transport.in_process import Observer
 
-NOTHING = -1  # to ask
-
 
 class Batch(ABC):
     """Payments, and after `score` what was found out about them."""
@@ -39,41 +37,44 @@ class Batch(ABC):
 
 @dataclass
 class DecisionBatch(Batch):
-    """Payments that alert if the record of their account is in a set, the sets being nested."""
+    """Payments that alert if the record of their account is of one of some kinds.
+
+    A kind is a set of records; a record is of one kind at most.
+    """
 
     keys: Sequence[AccountKey] = field(repr=False)
     account: NDArray[np.int64] = field(repr=False)  # (payments,): numbers into `keys`
-    sets: tuple[AskedSet, ...]
-    set_of: NDArray[np.int64] = field(repr=False)  # (payments,): numbers into `sets`, or NOTHING
+    kinds: tuple[AskedSet, ...]
+    alerts_if: NDArray[np.bool_] = field(repr=False)  # (payments, kinds)
     atom_of: NDArray[np.int64] = field(repr=False)  # (keys,): the truth, −1 for no record
     truth: NDArray[np.bool_] = field(repr=False)  # (payments,): whether the bank's record alerts
 
     def score(self, federation: Federation, run_id: str, observer: Observer | None = None) -> None:
-        """Smallest set first; who is known to be in a set is not asked about again."""
-        largest = np.full(len(self.keys), NOTHING)
-        np.maximum.at(largest, self.account, self.set_of)
-        inside = np.zeros((len(self.keys), len(self.sets)), np.bool_)
+        """A round for each kind; whose kind is known is not asked about again."""
+        wanted = np.zeros((len(self.keys), len(self.kinds)), np.bool_)
+        np.logical_or.at(wanted, self.account, self.alerts_if)
+        found = np.zeros_like(wanted)
         self._answers = []
-        for number, one in enumerate(self.sets):
-            asked = np.flatnonzero((largest >= number) & ~inside[:, number])
+        for number, kind in enumerate(self.kinds):
+            asked = np.flatnonzero(wanted[:, number] & ~found.any(axis=1))
             questions = Round(
-                [self.keys[key] for key in asked.tolist()], (one,), np.zeros_like(asked)
+                [self.keys[key] for key in asked.tolist()], (kind,), np.zeros_like(asked)
             )
             bits = federation.ask(run_id, questions, observer)
-            inside[asked[bits == 1], number:] = True
+            found[asked, number] = bits == 1
             self._answers.append((asked, bits))
-        self._alerts = inside[self.account, self.set_of] & (self.set_of != NOTHING)
+        self._alerts = (self.alerts_if & found[self.account]).any(axis=1)
 
     def checks(self) -> dict[str, bool]:
         """Every bit, and every decision that follows."""
         right = [
             np.array_equal(bits, trusted_bits(self.atom_of[asked], one.atoms, absent=one.absent))
-            for one, (asked, bits) in zip(self.sets, self._answers, strict=True)
+            for one, (asked, bits) in zip(self.kinds, self._answers, strict=True)
         ]
         n_bits = sum(len(bits) for _, bits in self._answers)
         return {
             f"all {n_bits:,} bits equal those of a trusted third party": all(right),
-            f"all {len(self._alerts):,} decisions equal those of a trusted third party": bool(
+            f"all {len(self.truth):,} decisions equal those of a trusted third party": bool(
                 np.array_equal(self._alerts, self.truth)
             ),
         }

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.bench.batches import NOTHING, DecisionBatch
+from pv4fad.bench.batches import DecisionBatch
 from pv4fad.bench.workload import Workload
 from pv4fad.evidence.cells import N_CELLS, CountedAccounts
 from pv4fad.evidence.classes import CLASSES, MILD, SEVERE, counted_sets
@@ -20,8 +20,8 @@ from pv4fad.parties.scoring_tables import AskedSet
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.runs.prepare import cell_counts
 
-CHAIN = (AskedSet((SEVERE,), False), AskedSet((SEVERE,), True), AskedSet((MILD, SEVERE), True))
-"""As many sets as a model has at most."""
+KINDS = (AskedSet((SEVERE,), False), AskedSet((MILD,), False), AskedSet((), True))
+"""Severe, mild, absent: as many as a model has at most."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,12 @@ class EvidenceWorkload(Workload):
         return trusted_counts(self.counted, self.atoms[:, 0], counted_sets("fine", "class"))
 
     def batch(self, n: int, per_account: int) -> DecisionBatch:
-        """A payment alerts for some set of the chain, or depends on no bank."""
+        """A payment alerts for some of the kinds; without any it depends on no bank."""
         account, atom_of = self.paying_accounts(n, per_account), self.atoms[:, 0]
-        set_of = np.random.default_rng([self.seed, 6]).integers(NOTHING, len(CHAIN), size=n)
-        truth = np.zeros(n, np.bool_)
-        for number, one in enumerate(CHAIN):
-            mine = set_of == number
-            truth[mine] = trusted_bits(atom_of[account[mine]], one.atoms, absent=one.absent)
-        return DecisionBatch(self.keys, account, CHAIN, set_of, atom_of, truth)
+        alerts_if = np.random.default_rng([self.seed, 6]).random((n, len(KINDS))) < 0.5
+        of_kind = [trusted_bits(atom_of, kind.atoms, absent=kind.absent) for kind in KINDS]
+        truth = (alerts_if & (np.stack(of_kind, axis=1)[account] == 1)).any(axis=1)
+        return DecisionBatch(self.keys, account, KINDS, alerts_if, atom_of, truth)
 
     def n_layers(self, per_account: int) -> int:
-        return len(CHAIN)
+        return len(KINDS)

@@ -129,20 +129,20 @@ class PaperWorkload(Workload):
         return DecisionBatch(
             self.keys,
             account,
-            self._sets,
-            asked.set_of[:, Side.ORDERING],
+            self._kinds,
+            asked.asks[:, [Side.ORDERING]],
             self.atoms[:, 0],
             alerts & ~asked.alert_alone,
         )
 
     @property
-    def _sets(self) -> tuple[AskedSet, ...]:
+    def _kinds(self) -> tuple[AskedSet, ...]:
         """With one condition there are two classes, and one question: is it the other one?"""
         _, other = account_classes(self.forest)
         return (AskedSet(*other),)
 
     def n_layers(self, per_account: int) -> int:
-        return per_account if self.scoring == "votes" else len(self._sets)
+        return per_account if self.scoring == "votes" else len(self._kinds)
 
 
 def _intervals(first: int, stop: int, n: int) -> Node:

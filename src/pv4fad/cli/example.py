@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pv4fad.cli.console import err, out
 from pv4fad.evidence.cells import N_CELLS, N_HIT_CELLS, CountedAccounts
-from pv4fad.evidence.classes import CLASSES, MILD, SEVERE, counted_sets
+from pv4fad.evidence.classes import CLASSES, counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
 from pv4fad.federation import Federation, run_parameters
 from pv4fad.hashing.identity import canonical_account, qualified_key
@@ -43,8 +43,9 @@ ACCOUNTS = {
 }
 """The class of each bank's accounts; Fay's is not there."""
 BICS = {"bank01": "AAAADEFF", "bank02": "BBBBFRPP"}
-ASKED = ("Ada", "Eve")
-QUESTION = AskedSet((MILD, SEVERE), absent=True)
+ASKED = ("Ada", "Fay")
+QUESTION = AskedSet((), absent=True)
+"""Whether the account is absent."""
 
 STORY = """\
 The payment network knows        The banks know
@@ -66,9 +67,9 @@ Of the 3 present the payment network held {own}, the banks {others};
 {sum} = {private[1][0]} modulo {modulus}.
 
 Scoring asks one bit              by hand             third party   private
-  is Ada mild, severe or absent?  no            = 0 {third_bits[0]:>13}{bits[0]:>10}
-  is Eve mild, severe or absent?  yes           = 1 {third_bits[1]:>13}{bits[1]:>10}
-Of the 1 for Eve the payment network held {answer.own}, and bank02 sent {answer.reply};
+  is Ada absent?                  at bank01     = 0 {third_bits[0]:>13}{bits[0]:>10}
+  is Fay absent?                  nobody has it = 1 {third_bits[1]:>13}{bits[1]:>10}
+Of the 1 for Fay the payment network held {answer.own}, and bank02 sent {answer.reply};
 {answer.own} + {answer.reply} = {bits[1]} modulo {modulus}.
 
 {n_messages} messages, {megabytes:.0f} MB; 5000 accounts take no more: a table has 16384 bins.

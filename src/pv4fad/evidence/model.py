@@ -14,6 +14,7 @@ them together tell log2(m + 1) bits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -44,6 +45,8 @@ class EvidenceModel:
     """(side, first, stratum, kind); -∞: no evidence."""
     share: Floats = field(repr=False)
     """(side, first, stratum, kind): expected, of payments."""
+    order: tuple[int, ...]
+    """Which of `classes.kinds` each kind is."""
 
     @classmethod
     def of(
@@ -54,20 +57,25 @@ class EvidenceModel:
         *,
         sets: CountedSets,
         absent: Absent,
+        order: Sequence[int] | None = None,
     ) -> Self:
-        """`noisy_counts`: (cells, sets), as released in training."""
+        """`noisy_counts`: (cells, sets), as released in training.  `order`: of the kinds, if it
+        was settled before; by default the most telling one comes first."""
         shape = (N_CELLS, len(counted_sets(sets, absent)))
         if noisy_counts.shape != shape:
             raise DataError(f"noisy counts of shape {noisy_counts.shape}: expected {shape}")
         counts = kind_counts(noisy_counts, knowledge.kept, sets, absent)
         found = KindEvidence.of(counts, knowledge.kept, knowledge.rows, noise)
         names = kinds(sets, absent)
-        order = _most_telling_first(found, knowledge)
+        chosen = most_telling_first(found, knowledge) if order is None else tuple(order)
+        if sorted(chosen) != list(range(len(names))):
+            raise DataError("the stored order of the kinds is damaged")
         return cls(
             knowledge,
-            tuple(names[kind] for kind in order),
-            found.log_odds[..., order],
-            found.share[..., order],
+            tuple(names[kind] for kind in chosen),
+            found.log_odds[..., list(chosen)],
+            found.share[..., list(chosen)],
+            chosen,
         )
 
     @property
@@ -109,9 +117,10 @@ class EvidenceModel:
         return float(np.interp(budget, alerts, steps))
 
 
-def _most_telling_first(found: KindEvidence, knowledge: Knowledge) -> NDArray[np.int64]:
+def most_telling_first(found: KindEvidence, knowledge: Knowledge) -> tuple[int, ...]:
     """The kinds by what they add to the hazard of a payment of theirs, on average."""
     payments = np.tensordot(knowledge.kept, knowledge.rows, 1).sum(axis=-1)
     of_kind = found.share * payments[..., np.newaxis]
     hazard = (of_kind * np.logaddexp(0.0, found.log_odds)).sum(axis=(0, 1, 2))
-    return np.argsort(-hazard / np.maximum(of_kind.sum(axis=(0, 1, 2)), 1e-9), kind="stable")
+    mean = hazard / np.maximum(of_kind.sum(axis=(0, 1, 2)), 1e-9)
+    return tuple(int(kind) for kind in np.argsort(-mean, kind="stable"))

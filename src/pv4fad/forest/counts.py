@@ -1,4 +1,4 @@
-"""What the payment network counts for itself (protocol.md §2, §4): d, N_path, green labels.
+"""What the payment network counts for itself (protocol.md §11.2, §4): d, N_path, green labels.
 
 Red leaves need the banks; here each group gets its integer vector d over accounts, from the kept
 pairs.  Green leaves involve nobody else's data: all transactions, every tree, no bound; a tree that

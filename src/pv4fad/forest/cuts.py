@@ -1,4 +1,4 @@
-"""Cut points: where on its feature a split cuts (protocol.md §2).
+"""Cut points: where on its feature a split cuts (protocol.md §11.1).
 
 A tree draws *levels* in (0, 1), which do not depend on data; the payment network's own training
 data turns a level into a value, that share of the way from the feature's least value to its

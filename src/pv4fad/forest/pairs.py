@@ -1,4 +1,4 @@
-"""The pairs (transaction, tested account) that count in red leaves (protocol.md §2, §5.1).
+"""The pairs (transaction, tested account) that count in red leaves (protocol.md §11.2, §5.1).
 
 A pair counts in one tree only, `tree_of(account)`, and only if the transaction reaches a group
 there that tests this side of it.  A transaction thus gives at most one pair per side.  Then:

@@ -1,4 +1,4 @@
-"""The paper's random decision trees (protocol.md §2).
+"""The paper's random decision trees (protocol.md §11.1).
 
 Breadth first to the given height: below a bank node every node draws one of the PNS features,
 elsewhere one of the PNS features and bank conditions, all equally likely.  Feature and level of a

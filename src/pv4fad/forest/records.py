@@ -1,4 +1,4 @@
-"""At a bank: which atom of each family an account record has (protocol.md §2).
+"""At a bank: which atom of each family an account record has (protocol.md §11.1).
 
 The flag family reads the flag.  The meaning of a private slot is the bank's own, and stays there:
 a comparison of one column with a constant, in a file of the bank (TOML, or JSON of the same form):

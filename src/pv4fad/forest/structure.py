@@ -1,4 +1,4 @@
-"""The forest: trees, their groups, and what others may see of them (protocol.md §2).
+"""The forest: trees, their groups, and what others may see of them (protocol.md §11.1).
 
 What others see is fixed by `PublicSizes`, never by the trees: every tree is padded with dummy
 groups, which no transaction reaches, and the list of distinct sets is padded by repetition.

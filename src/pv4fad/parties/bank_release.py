@@ -1,4 +1,4 @@
-"""What a bank's release costs and how much noise it carries (protocol.md §4)."""
+"""What a bank's release costs and how much noise it carries (protocol.md §5)."""
 
 from __future__ import annotations
 

@@ -94,7 +94,8 @@ class NetworkQueries:
         asked = batch.get_arrays("questions")
         here = asked["table"] == plan_of_batch["tables"].index(table_id)
         sets = [AskedSet(tuple(atoms), absent) for atoms, absent in plan_of_batch["sets"]]
-        factors = np.array([one.coefficients(n_atoms) for one in sets]).reshape(-1, n_atoms) % t
+        of_sets = [one.coefficients(parameters.atoms) for one in sets]
+        factors = np.array(of_sets).reshape(-1, n_atoms) % t
         coefficients = np.zeros((1, n_atoms, n_bins), np.uint32)
         coefficients[0, :, asked["bin"][here]] = factors[asked["set"][here]]
         constant = np.zeros((1, n_bins), np.uint32)

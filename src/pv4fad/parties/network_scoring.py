@@ -19,6 +19,7 @@ from pv4fad.errors import OrderError, ProtocolError
 from pv4fad.forest.tree import Side
 from pv4fad.he.pool import WorkerPool
 from pv4fad.he.ring import Ring
+from pv4fad.parties.network_chains import expect_receipt_of
 from pv4fad.parties.network_queries import NetworkQueries
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK, RunRecords, expect, expect_residues
 from pv4fad.parties.scoring_tables import (
@@ -186,7 +187,9 @@ class NetworkScoring:
             message,
             "not what was asked",
         )
-        if isinstance(message, EncryptedLabels):
+        if isinstance(message, Receipt):
+            expect_receipt_of(ScoreQuery, message)
+        elif isinstance(message, EncryptedLabels):
             self._keep_labels(message, training)
         elif isinstance(message, ScoreReply):
             self._add_answer(message, training, batch)

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError
+from pv4fad.forest.atoms import AtomSchema
 from pv4fad.forest.forest_file import from_document
 from pv4fad.forest.structure import Forest
 from pv4fad.forest.tree import Side
@@ -24,16 +25,21 @@ from pv4fad.protocol.tables import AccountKey, account_key, hashed_id
 
 @dataclass(frozen=True)
 class AskedSet:
-    """A set of atoms that an account's record may have; `absent`: or no record."""
+    """A set of atoms that an account's record may have; `absent`: or no record.
+
+    Of the first family of atoms, flags or classes, every record has exactly one.
+    """
 
     atoms: tuple[int, ...]
     absent: bool
 
-    def coefficients(self, n_atoms: int) -> NDArray[np.int64]:
-        """c_k = [k in the set] − [absent in the set]; 'is it in the set' is linear in them."""
-        inside = np.zeros(n_atoms, np.int64)
-        inside[list(self.atoms)] = 1
-        return inside - int(self.absent)
+    def coefficients(self, schema: AtomSchema) -> NDArray[np.int64]:
+        """c_k = [k in the set] − [absent in the set], 0 for atoms of other families; 'is it in the
+        set' is linear in them."""
+        factors = np.zeros(schema.n_atoms, np.int64)
+        factors[list(self.atoms)] = 1
+        factors[: schema.offsets[1]] -= int(self.absent)
+        return factors
 
 
 @dataclass(frozen=True)

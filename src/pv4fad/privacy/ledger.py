@@ -52,7 +52,7 @@ class Expense:
     noise: str  # distributed, per-bank or none
     account_file: str  # fingerprint of the version that was used
     time: datetime
-    honest_banks: int = 1  # H; 1 unless the noise is distributed
+    honest_banks: int  # H; 1 unless the noise is distributed
 
     def __post_init__(self) -> None:
         if (self.epsilon == "none") != (self.noise == "none"):

@@ -83,7 +83,7 @@ def learned_table(scoring: ScoringRecord | None) -> Markup:
     shares = [
         ("payments that it asked a bank for", learned.payments_asked, learned.payments),
         ("payments that became alerts", learned.alerts, learned.payments),
-        ("alerts that a bank's answer made", learned.bank_alerts, learned.alerts),
+        ("alerts that a bank's answer made or raised", learned.bank_alerts, learned.alerts),
         ("accounts that it asked about", learned.accounts_asked, learned.accounts),
     ]
     known, positive = scoring.accounts_known, scoring.accounts_positive

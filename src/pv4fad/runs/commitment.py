@@ -23,20 +23,20 @@ def commitment(training: TrainingInput, nonce: bytes) -> bytes:
     """
     if len(nonce) != NONCE_BYTES:
         raise ParameterError(f"a commitment needs a nonce of {NONCE_BYTES} bytes")
-    counts, trees = training.counts, training.trees
+    counts, trees, tables = training.counts, training.trees, training.tables
     structure = {
         "sets": training.sets,
         "forest": None if trees is None else to_document(trees.forest),
         "accounts": {
             table_id: hashlib.sha256(b"\n".join(accounts.ids)).hexdigest()
-            for table_id, accounts in training.tables.items()
+            for table_id, accounts in tables.items()
         },
     }
     canonical = json.dumps(structure, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(_PURPOSE + nonce)
-    for part in (
-        canonical.encode(),
-        *(a.tobytes() for a in (counts.start, counts.key, counts.weight)),
-    ):
+    # Which account of a table has which number decides who is counted.
+    numbers = (tables[table_id].keys for table_id in sorted(tables))
+    arrays = (counts.start, counts.key, counts.weight, counts.n_path, *numbers)
+    for part in (canonical.encode(), *(one.tobytes() for one in arrays)):
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.digest()

@@ -6,6 +6,7 @@ counts of the run it becomes the evidence that scoring goes by.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +23,7 @@ from pv4fad.protocol.parameters import RunParameters
 
 _LOCAL_MODEL = "local model"
 _USUAL = "usual values"
+_ORDER = "order of kinds"
 _KNOWLEDGE = "own knowledge"
 
 
@@ -50,8 +52,13 @@ class OwnModel:
                 Knowledge.from_arrays(records.get_arrays(_KNOWLEDGE)),
             )
 
-    def evidence(self, parameters: RunParameters, noisy_counts: NDArray[np.int64]) -> EvidenceModel:
-        """What the noisy counts of the run are worth."""
+    def evidence(
+        self,
+        parameters: RunParameters,
+        noisy_counts: NDArray[np.int64],
+        order: Sequence[int] | None = None,
+    ) -> EvidenceModel:
+        """What the noisy counts of the run are worth.  `order`: as of `EvidenceModel.of`."""
         if parameters.counted is None or parameters.absent is None:
             raise ParameterError("the run has labels of leaves, and no counts of classes")
         return EvidenceModel.of(
@@ -60,6 +67,7 @@ class OwnModel:
             noise_of(parameters),
             sets=parameters.counted,
             absent=parameters.absent,
+            order=order,
         )
 
 
@@ -68,3 +76,17 @@ def noise_of(parameters: RunParameters) -> CountNoise:
     n_banks = len(parameters.banks)
     draws = n_banks if parameters.noise == "per-bank" else n_banks / parameters.honest_banks
     return CountNoise.of(parameters.exact_epsilon, parameters.sensitivity, draws)
+
+
+def stored_evidence(own: OwnModel, parameters: RunParameters, store: Store) -> EvidenceModel:
+    """The evidence of a trained run.
+
+    The order of the kinds is settled once per run: answers are kept by it, and the last digits of
+    an average may differ on another machine.
+    """
+    with store.transaction() as tx:
+        records = RunRecords(tx, parameters.run_id)
+        counts = records.get_arrays("noisy counts")["counts"]
+        model = own.evidence(parameters, counts, records.find_json(_ORDER, None))
+        records.put_json(_ORDER, model.order)
+    return model

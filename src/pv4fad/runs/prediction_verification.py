@@ -34,7 +34,7 @@ from pv4fad.runs.predictions import in_order
 from pv4fad.runs.prepare import bank_directory
 from pv4fad.runs.scoring import judge_of
 from pv4fad.runs.scoring_job import UNKNOWN, JobNotes
-from pv4fad.runs.scoring_record import ScoringRecord, read_record
+from pv4fad.runs.scoring_record import ScoringRecord, require_run
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,23 @@ class ScoredData:
 
     @classmethod
     def read(
-        cls, split: Path, accounts: Mapping[str, pl.DataFrame], predictions: Path
+        cls, split: Path, accounts: Mapping[str, pl.DataFrame], predictions: Path, run_id: str
     ) -> ScoredData:
-        """A test split, and the file that `pv4fad score` made for it."""
+        """A test split, and the file that `pv4fad score` made for it with this run."""
         source = read_partition(split).transactions
         transactions = load_transactions(source, labels_required=False).frame
         table = _read(predictions)
         if set(table["MessageId"]) != set(transactions["MessageId"]):
             raise DataError(f"{predictions}: not one prediction for each transaction of {source}")
-        record = read_record(predictions)
+        record = require_run(predictions, run_id)
         if record is None:
             raise DataError(
                 f"{predictions}: their origin cannot be verified: the record file is missing"
             )
+        columns = VOTES if record.scoring == "votes" else ("Alert", "Level")
+        missing = [name for name in columns if name not in table.columns]
+        if missing:
+            raise DataError(f"{predictions}: has no column {missing[0]}")
         return cls(transactions, accounts, table, record)
 
 
@@ -102,10 +106,15 @@ def compare_decisions(
     truth = np.stack(
         [trusted_bits(atom_of, one.atoms, absent=one.absent) for one in judge.sets], axis=1
     )
-    known = JobNotes(store, parameters.run_id).known_bits(payments.keys, len(judge.sets))
+    notes = JobNotes(store, parameters.run_id)
+    known = notes.known_bits(payments.keys, len(judge.sets))
     told = known != UNKNOWN
     # A scoring that was not the first since the match knew some answers before.
     first = record.accounts_known == record.learned.accounts_asked
+    if not first and notes.n_known()[0] != record.accounts_known:
+        raise DataError(
+            "other payments were scored after these: what was known then cannot be told any more"
+        )
     judge.begin(np.full_like(known, UNKNOWN) if first else known)
     for number in range(len(judge.sets)):
         accounts = judge.ask(number)

@@ -34,7 +34,7 @@ from pv4fad.runs.judging import DecisionJudge, EvidenceJudge, Judge, Learned, vo
 from pv4fad.runs.meter import PREPARE, PhaseCost, Progress, Report
 from pv4fad.runs.new_payments import KEY_SCHEMA, NewPayments, new_payments
 from pv4fad.runs.new_run import read_training_record
-from pv4fad.runs.own_model import OwnModel
+from pv4fad.runs.own_model import OwnModel, stored_evidence
 from pv4fad.runs.payments import fingerprint, inside_federation
 from pv4fad.runs.predictions import (
     in_order,
@@ -181,9 +181,7 @@ def judge_of(
     run_id = parameters.run_id
     if parameters.mode == "counts" and parameters.absent is not None and alert_share is not None:
         own = OwnModel.stored(store, run_id)
-        with store.transaction() as tx:
-            counts = RunRecords(tx, run_id).get_arrays("noisy counts")["counts"]
-        model = own.evidence(parameters, counts)
+        model = stored_evidence(own, parameters, store)
         return EvidenceJudge(own, model, parameters.absent, payments, directory, alert_share)
     if parameters.mode == "released":
         with store.transaction() as tx:

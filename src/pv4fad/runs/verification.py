@@ -90,7 +90,7 @@ def verify(
     scored = None
     if predictions is not None:
         test, file = predictions
-        scored = ScoredData.read(test, load_banks(test, folder, document), file)
+        scored = ScoredData.read(test, load_banks(test, folder, document), file, document.run_id)
     tables = load_split(split)
     accounts = {bank: table.frame for bank, table in tables.accounts.items()}
     if set(accounts) != set(document.parameters.banks):

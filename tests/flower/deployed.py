@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from pv4fad.runs.vote_verification import ScoredData
 from tests.flower.in_threads import transactions_of, write_data
 
 from pv4fad.data.loading import load_transactions

@@ -184,7 +184,7 @@ class Deployment:
         accounts = {bank: load_bank(self.account_file(bank)) for bank in self.banks}
         scored = None
         for predictions in (network / "predictions").glob("*.csv"):
-            scored = ScoredData.read(self.scenario / "test", accounts, predictions)
+            scored = ScoredData.read(self.scenario / "test", accounts, predictions, run.name)
         known = load_transactions(transactions_of(self.scenario, "train"), labels_required=True)
         stores = {
             name: PartyFolder(self.root / name).open_store(Passphrase(PASSPHRASE))

@@ -52,7 +52,7 @@ def verified(federation: ThreadFederation, number: int, trained_with=None):
         ).frame,
         trained_with or accounts,
         federation.stores,
-        scored=ScoredData.read(federation.scenario / "test", accounts, predictions),
+        scored=ScoredData.read(federation.scenario / "test", accounts, predictions, run.name),
     )
 
 

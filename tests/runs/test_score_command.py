@@ -154,9 +154,15 @@ def test_predictions_are_alerts_and_reasons_in_own_terms(scored):
     assert alerts["Reasons"].is_not_null().all()
     by_bank = alerts["Reasons"].str.contains("the bank's record", literal=True)
     assert 0 < by_bank.sum() < alerts.height
-    words = set(re.findall(r"\w+", " ".join(alerts["Reasons"]).lower()))
-    assert words.isdisjoint({"ordinary", "mild", "severe", "absent", "flag", "flags", "class"})
-    assert words.isdisjoint(f"{number:02}" for number in range(13))
+    parts = [part for reasons in alerts["Reasons"] for part in reasons.split("; ") if part]
+    own = {part for part in parts if part != "the bank's record"}
+    feature = re.compile(
+        r"an account with a confirmed anomaly|[a-z_]+ [-.e\d]+ \(usually [-.e\d]+\)"
+    )
+    assert own
+    assert all(feature.fullmatch(part) for part in own)
+    names = {part.split()[0] for part in own}
+    assert names.isdisjoint({"ordinary", "mild", "severe", "absent", "flag", "flags", "class"})
 
 
 def test_the_record_says_what_was_learned_and_nothing_has_votes(scored):

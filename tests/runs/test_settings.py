@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from pv4fad.errors import ParameterError
@@ -96,7 +97,8 @@ def test_public_sizes_of_the_forest_follow_from_the_settings_alone():
 
 
 def test_every_tree_has_a_rate_and_the_bound_is_that_of_the_settings():
-    counting = TrainingSettings(epsilon="1", model="paper", trees=5, bound=2).count_config()
+    settings = TrainingSettings(epsilon="1", model="paper", trees=5, bound=2)
+    counting = settings.count_config(np.array([0] * 99 + [1], np.int8))
     assert (counting.bound, len(counting.label0_rates)) == (2, 5)
 
 

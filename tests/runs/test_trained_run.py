@@ -313,14 +313,14 @@ def seen_in(world: ClassWorld, accounts: list[int]) -> list[tuple]:
 
 
 def test_the_number_of_rounds_and_all_messages_are_the_same_for_every_batch(immortal):
-    """Nobody asked about, one account, or many: an empty round looks like any other."""
+    """Nobody asked about, or many accounts: an empty round looks like any other."""
     options = WORLDS["two banks, a broadcast table"]
-    batches = ([], [3], some_accounts(trained_class_world(**options)))
-    nothing, one, many = (seen_in(world_of(options), accounts) for accounts in batches)
-    assert nothing == one == many
-    queries = [seen for seen in nothing if seen[0] == "score-query"]
-    per_round = 6  # of two banks: own table and broadcast table, of training, and of new accounts
-    assert len(queries) == len(SETS) * 2 * per_round - len(SETS) * 4
+    many = some_accounts(trained_class_world(**options))
+    of_nobody, of_many = (seen_in(world_of(options), accounts) for accounts in ([], many))
+    assert of_nobody == of_many
+    queries = [one for one in of_nobody if one[0] == "score-query"]
+    # To each bank about its own and the broadcast table, of training and of the new accounts.
+    assert len(queries) == len(SETS) * 2 * (2 + 2)
 
 
 # Votes of the paper's model.
@@ -345,7 +345,7 @@ def test_killed_after_every_write_votes_end_as_if_undisturbed(deadly):
     world = sealed_world()
     case = rows_of(world.case, slice(50, 72))  # the last of training, and some with new accounts
     votes, killed = until_done(world, voting(world, case))
-    assert killed > 30
+    assert killed > 20
     assert np.array_equal(votes, expected_votes(world, case))
     deadly.setattr(MortalStore, "deadly", False)
     undisturbed = again(trained(**SEALED))

@@ -157,7 +157,7 @@ def test_predictions_are_alerts_and_reasons_in_own_terms(scored):
     parts = [part for reasons in alerts["Reasons"] for part in reasons.split("; ") if part]
     own = {part for part in parts if part != "the bank's record"}
     feature = re.compile(
-        r"an account with a confirmed anomaly|[a-z_]+ [-.e\d]+ \(usually [-.e\d]+\)"
+        r"an account with a confirmed anomaly|[a-z_\d]+ [-+.e\d]+ \(usually [-+.e\d]+\)"
     )
     assert own
     assert all(feature.fullmatch(part) for part in own)

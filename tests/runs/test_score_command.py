@@ -283,7 +283,7 @@ def test_changed_records_need_a_new_match_after_which_everything_is_asked_anew(
 ):
     trained = scored[0].copied_to(tmp_path)
     run, data = trained.run, trained.data
-    file = data / "scenario01" / "test" / "bank01" / "bank_dataset.csv"
+    file = data / "scenario01" / "test" / "bank02" / "bank_dataset.csv"
     accounts = pl.read_csv(file, infer_schema=False)
     flag = pl.when(pl.col("Flags") == "00").then(pl.lit("07")).otherwise(pl.lit("00"))
     accounts.with_columns(Flags=flag).write_csv(file)
@@ -291,7 +291,7 @@ def test_changed_records_need_a_new_match_after_which_everything_is_asked_anew(
     for arguments in (("score", run, data, "--out", second), ("keys", "rotate", run, data)):
         code, _, error = pv4fad(*arguments)
         assert code == 2
-        assert "the account file of bank01 is not the one" in error
+        assert "the account file of bank02 is not the one" in error
         assert "match refresh" in error
     killed(["match", "refresh", run, data, *IN_PROCESS], after="prepare")
     code, text, _ = pv4fad("match", "refresh", run, data, *IN_PROCESS)
@@ -302,7 +302,7 @@ def test_changed_records_need_a_new_match_after_which_everything_is_asked_anew(
     assert record.accounts_known == record.learned.accounts_asked > 0
     assert all(equal == n for equal, n in compared(pv4fad, trained, second).values())
     before, after = pl.read_csv(scored[1]), pl.read_csv(second)
-    assert (before["Alert"] != after["Alert"]).sum() > 0
+    assert (before["Score"] != after["Score"]).sum() > 0
     assert before["LocalScore"].to_list() == after["LocalScore"].to_list()
 
     # With new keys, and nothing else new, the predictions stay the same.

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from tests.protocol.class_world import ClassWorld, trained_class_world
 from tests.protocol.scoring_worlds import TRAIN_ROWS, again, expected_votes, rows_of, trained
-from tests.protocol.world import BICS, World, bank_name, bank_records, scoring_input
+from tests.protocol.world import (
+    BICS,
+    World,
+    bank_name,
+    bank_records,
+    scoring_input,
+    secret_key_of,
+)
 
 from pv4fad.errors import DataError, OrderError
 from pv4fad.evidence.trusted import trusted_bits
@@ -374,8 +381,8 @@ def test_votes_are_not_asked_for_again_until_the_results_are_in_safe_hands(immor
 def test_killed_after_every_write_a_new_match_is_made_once_and_old_keys_are_gone(deadly):
     world = sealed_world()
     case = rows_of(world.case, slice(0, TRAIN_ROWS))
-    old = [world.secret_key_of(bank) for bank in world.federation.banks]
     network, run_id = world.federation.payment_network, world.parameters.run_id
+    old = [secret_key_of(bank, run_id) for bank in world.federation.banks]
     notes = JobNotes(network.store, run_id)
 
     def match_anew(run):

@@ -1,4 +1,4 @@
-"""What could be found with all data in one place: the bound that a private run is held against.
+"""What is found with all data in one place: what a private run is held against.
 
 This sees everything, transactions, labels and flags: it is for tests and demonstrations.  It does
 what the payment network does alone, with its local model and its own label history of accounts, but

@@ -45,7 +45,7 @@ class Learned(ValidatedModel):
     accounts_asked: int
     alerts: int
     bank_alerts: int
-    """Alerts that the answer of a bank made."""
+    """Alerts that the answer of a bank made, or raised to a higher level."""
 
 
 class Judge(Protocol):

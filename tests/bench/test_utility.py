@@ -88,13 +88,6 @@ def test_controls_are_what_they_are_called(run):
     assert all((one == ABSENT).all() for one in rows["no bank"].classes(run, rng))
 
 
-def test_banks_that_know_no_account_change_nothing(run):
-    nobody = np.full_like(run.classes, ABSENT)
-    model = run.model(nobody, NO_NOISE)
-    found = run.decide(model, np.full_like(run.new_classes, ABSENT), 0.05)
-    assert found.n_bank_alerts == 0
-
-
 def test_every_draw_of_noise_is_another_one(run):
     models = [run.model(run.classes, Release(parse_epsilon("1"), 13)) for _ in range(2)]
     assert not np.array_equal(models[0].share, models[1].share)

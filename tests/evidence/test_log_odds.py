@@ -122,6 +122,11 @@ def test_a_kind_that_is_as_common_among_hits_as_elsewhere_says_nothing():
     assert evidence(6, 2000).log_odds[1, 1, 0, 0] == -np.inf
 
 
+@pytest.mark.parametrize("noise", [NONE, CountNoise(0.5, 2.0)])
+def test_a_kind_that_all_accounts_are_of_says_nothing(noise):
+    assert evidence(60, 20_000, noise).log_odds[1, 1, 0, 0] == -np.inf
+
+
 def test_only_the_stratum_with_counts_has_evidence():
     found = evidence(40, 300).log_odds
     found[1, 1, 0, 0] = -np.inf

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 
 import polars as pl
 from tests.flower.times import NOON
-from tests.runs.small_federation import small_tables
 
 from pv4fad.data.challenge import transactions_file, write_partition
+from pv4fad.data.generate import Difficulty, GeneratedTables, Settings, generate_tables
 from pv4fad.flower.card import PartyCard
 from pv4fad.flower.envelope import Correspondence, Fragment
 from pv4fad.flower.exchange import Reply, Request, from_frames, to_frames
@@ -37,13 +38,19 @@ from pv4fad.runs.scoring_record import ScoringRecord
 from pv4fad.runs.settings import TrainingSettings
 from pv4fad.runs.trained_run import Batching
 
-SETTINGS = TrainingSettings(epsilon="none", seed=33, alert_share=0.1)
+# In every round something is asked, and some alerts are due to a bank's answer.
+SETTINGS = TrainingSettings(epsilon="none", seed=33, alert_share=0.05)
 PAPER = TrainingSettings(epsilon="none", model="paper", scoring="votes", trees=4, height=3, seed=33)
 
 
-def write_data(root: Path, banks: list[str]) -> Path:
+@cache
+def generated_tables() -> GeneratedTables:
+    return generate_tables(Settings(4000, 3, Difficulty.HARD, 3, anomaly_rate=0.03, accounts=1000))
+
+
+def write_data(root: Path, banks: list[str], tables: GeneratedTables | None = None) -> Path:
     """A scenario in which these banks take part; returns its folder."""
-    tables = small_tables()
+    tables = generated_tables() if tables is None else tables
     scenario = root / "scenario01"
     for split in ("train", "test"):
         accounts = {bank: tables.accounts[bank] for bank in banks}

@@ -99,7 +99,7 @@ def prepared(setting: Setting, seed: int, folder: Path | None, tell: Tell) -> Pr
 def read(path: Path) -> Prepared:
     """DataError if it is no file of a prepared data set."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays: dict[str, Any] = {name: file[name] for name in _ARRAYS}
             papers = [name for name in file.files if name.startswith(_PAPER)]
             paper = {name.removeprefix(_PAPER): file[name] for name in papers}

@@ -40,16 +40,18 @@ def study(accounts: int, model: Model) -> Study:
 
     The paper's model is scored by votes; the default one has no leaves to vary.
     """
-    sizes: dict[str, tuple[int, ...]] = {
+    paper = PaperWorkload(accounts, accounts, groups_per_tree=8)
+    sizes = {
         "pns_accounts": (accounts, 2 * accounts, 4 * accounts),
         "bank_accounts": (accounts, 2 * accounts, 4 * accounts),
+        "red_leaves": tuple(_leaves(paper, groups) for groups in (8, 16, 32)),
         "banks": (1, 2, 4),
         "transactions": (2 * accounts, 4 * accounts, 8 * accounts),
     }
-    if model == "evidence":
-        return Study(EvidenceWorkload(accounts, accounts), 4, sizes)
-    base = PaperWorkload(accounts, accounts, groups_per_tree=8)
-    return Study(base, 4, {"red_leaves": tuple(_leaves(base, n) for n in (8, 16, 32)), **sizes})
+    if model == "paper":
+        return Study(paper, 4, sizes)
+    del sizes["red_leaves"]
+    return Study(EvidenceWorkload(accounts, accounts), 4, sizes)
 
 
 def _leaves(workload: PaperWorkload, groups_per_tree: int) -> int:

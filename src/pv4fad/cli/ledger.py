@@ -23,8 +23,8 @@ from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit
 
 CLAIM = (
     "ε bounds what training reveals about one account record at this bank, over all runs together."
-    " Scoring is outside the ε claim: for an account it scores, the payment network also learns"
-    " a function of the account's current flag."
+    " Scoring is outside the ε claim: about an account that it asks about, the payment network also"
+    " learns whether the current record is in the set it asked for (or, by votes, a vote total)."
 )
 HOLDS_IF = (
     "An ε holds if at least H banks, this one included, add their noise and keep it to themselves;"

@@ -68,7 +68,7 @@ class KindEvidence:
             clean = N_HIT_CELLS + side * N_STRATA + stratum
             anomalous, normal = np.moveaxis(rows[:, side, first, stratum], -1, 0)[::-1]
             all_0, all_1 = total[side, first, stratum]
-            usual = min(float(np.log((all_1 + 0.5) / (all_0 + 1.0))), 0.0)
+            usual = float(np.log((all_1 + 0.5) / (all_0 + 1.0)))
             for kind in range(counts.shape[1]):
                 rest = np.delete(accounts[:, kind] * normal, [hit, clean]).sum() + _SOME
                 posterior = _Posterior(

@@ -1,4 +1,4 @@
-"""The payment network in the count (protocol.md §4): masked products, its share p, the counts."""
+"""The payment network in the count (protocol.md §4, §5): masked products, its share p, counts."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ def learned_lines(record: ScoringRecord) -> list[str]:
     return [
         f"Asked about {learned.payments_asked:,} of {learned.payments:,} payments:"
         f" {learned.accounts_asked:,} of {learned.accounts:,} accounts.",
-        f"{learned.alerts:,} alerts, {learned.bank_alerts:,} of them made or raised by a bank's answer.",
+        f"{learned.alerts:,} alerts, {learned.bank_alerts:,} of them made or raised by a bank's"
+        " answer.",
         f"The payment network now knows a bit about {record.accounts_known:,} accounts;"
         f" {record.accounts_positive:,} of these are not ordinary.",
     ]

@@ -20,6 +20,6 @@ def learned_lines(record: ScoringRecord) -> list[str]:
         f" {learned.accounts_asked:,} of {learned.accounts:,} accounts.",
         f"{learned.alerts:,} alerts, {learned.bank_alerts:,} of them made or raised by a bank's"
         " answer.",
-        f"The payment network now knows a bit about {record.accounts_known:,} accounts;"
-        f" {record.accounts_positive:,} of these are not ordinary.",
+        f"The payment network now knows a bit about {record.accounts_known:,} accounts; not"
+        f" ordinary among them: {record.accounts_positive:,}.",
     ]

@@ -125,6 +125,14 @@ def test_counts_of_the_wrong_number_or_range_change_nothing():
     honest = sent[-1]
     with pytest.raises(ProtocolError, match="a value outside"):
         network.handle(_changed(honest, np.full(54, world.parameters.plain_modulus, np.uint64)))
+    t = np.uint64(world.parameters.plain_modulus)
+    kept = world.counted.kept
+    for place, count in ((0, int(kept[0]) + 1), (0, -1), (53, int(kept[17]) + 1)):
+        wrong = honest.residues.copy()
+        off = (count - int(world.true_counts().ravel()[place])) % int(t)
+        wrong[place] = (wrong[place] + np.uint64(off)) % t
+        with pytest.raises(ProtocolError, match="no accounts and no noise add up to"):
+            network.handle(_changed(honest, wrong))
     network.handle(encode(honest))
     assert np.array_equal(network.counts(run_id), world.true_counts())
 

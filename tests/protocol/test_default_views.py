@@ -324,10 +324,12 @@ def test_the_aggregator_sends_nothing_on_before_all_banks_are_in(run):
         assert [one.address.receiver for one in last.answers()] == ["payment-network"]
 
 
-def test_the_aggregator_forgets_the_sum(run):
-    """Broken into later, it has nothing to add to the payment network's share."""
+def test_the_aggregator_keeps_the_sum_in_no_record_but_its_message(run):
+    """Which it may have to send again: nothing tells it that the message has arrived."""
     assert run.of(NoisyCounts)
     aggregator = run.world.federation.aggregator
     kept = {name.split("/")[2] for name in aggregator.store.keys("run/")}
     assert "parameters" in kept
     assert "sums" not in kept
+    journal = [decode(one).kind for one in aggregator.unanswered()]
+    assert journal.count("noisy-counts") == 1

@@ -100,7 +100,9 @@ def test_the_claim_says_epsilon_unit_sensitivity_trust_and_what_is_outside(docum
     assert privacy.effective_epsilon == effective_epsilon(Fraction(1, 3), 2, 2) > 1 / 3
     assert privacy.guessing_bound == pytest.approx(exp(1 / 3) / (1 + exp(1 / 3)))
     assert "Scoring is outside the ε claim" in privacy.outside_the_claim
-    assert "one bit for each set, at most once" in privacy.outside_the_claim
+    assert "one bit for each kind, at most once" in privacy.outside_the_claim
+    assert f"2^{document.bounds.log2_distance:.1f} for all sanitised" in privacy.claim
+    assert f"2^{document.bounds.log2_false_match:.1f} that two accounts" in privacy.claim
     assert document.bounds.log2_distance <= -30
     assert document.bounds.log2_false_match <= -20
     assert document.bounds.log2_placement_failure <= -30
@@ -114,7 +116,7 @@ def test_the_claim_follows_the_run(run_of):
     paper = run_of("paper")[1].privacy
     assert "the labels of the forest, is 1/3-differentially" in paper.claim
     assert paper.sensitivity == 2  # the bound: a leaf has one set
-    assert "one bit for each set" in paper.outside_the_claim
+    assert "one bit for each kind" in paper.outside_the_claim
     votes = run_of("votes")[1].privacy
     assert votes.claim.startswith("None: there is no noise")
     assert (votes.effective_epsilon, votes.guessing_bound) == (None, 1.0)

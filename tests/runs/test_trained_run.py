@@ -293,6 +293,22 @@ def test_a_new_match_in_the_middle_of_a_scoring_forgets_that_too(immortal):
     assert not [name for name in store.keys("") if "known bits" in name or "scoring" in name]
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["over", "under way"])
+def test_answers_are_not_given_to_other_accounts(immortal, kept):
+    """As many as before, and not the same: another machine's last digits can do that."""
+    world = world_of(ONE_BANK)
+    if kept:
+        scoring(world, [0, 2, 4])(run_of(world))
+    else:
+        interrupted_after(world, "score-query", scoring(world, [0, 2, 4]))
+    with pytest.raises(OrderError, match="begun with other questions"):
+        scoring(world, [1, 3, 5])(run_of(again(world, copies=False)))
+    # What was answered stays known, under the right names.
+    known = scoring(world, [1, 3, 5], "others")(run_of(again(world, copies=False)))
+    assert ((known == truth(world)) | (known == UNKNOWN)).all()
+    assert (known[[0, 2, 4]] != UNKNOWN).any()
+
+
 def test_questions_need_a_scoring_that_was_begun(immortal):
     world = world_of(ONE_BANK)
     asking = Asks([0], np.full((len(world.keys), len(SETS)), UNKNOWN))

@@ -44,7 +44,7 @@ def command(
     alert_share: Annotated[
         float | None,
         typer.Option(
-            help="Largest share of payments that become alerts, such as 0.001; at most, and by"
+            help="Share of payments expected to become alerts, such as 0.001; at most, and by"
             " default, what the run was trained for."
         ),
     ] = None,

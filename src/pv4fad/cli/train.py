@@ -71,7 +71,7 @@ def command(
     ] = None,
     alert_share: Annotated[
         float | None,
-        typer.Option(help="evidence: largest share of payments that become alerts. Default 0.002."),
+        typer.Option(help="evidence: share of payments expected to become alerts. Default 0.002."),
     ] = None,
     scoring: Annotated[
         str | None,

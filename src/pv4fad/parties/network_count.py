@@ -13,7 +13,7 @@ from pv4fad.forest.structure import PublicSizes
 from pv4fad.he.keys import PublicKey
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.network_stages import Trained
-from pv4fad.parties.party import RunRecords, expect_residues
+from pv4fad.parties.party import RunRecords, expect, expect_residues
 from pv4fad.parties.scoring_tables import ShareBlocks, opened_atoms
 from pv4fad.protocol.count import ProductsJob, SparseSum, masked_products, own_share
 from pv4fad.protocol.messages import NoisyCounts
@@ -74,6 +74,14 @@ def keep_counts(message: NoisyCounts, run: RunRecords) -> None:
     expect_residues(message, message.residues, sizes.n_sums, t)
     sums = (message.residues + run.get_arrays("sums")["p"].ravel()) % np.uint64(t)
     counts = parameters.signed(sums).reshape(sizes.n_groups, sizes.n_sets)
+    # More than all accounts of a cell and the largest noise, or less than none: no honest sum is.
+    kept, tail = run.get_arrays("counts")["n_path"][:, np.newaxis], parameters.noise_tail
+    expect(
+        bool(((counts >= -tail) & (counts <= kept + tail)).all()),
+        message,
+        "a noisy count that no accounts and no noise add up to: some party does not follow the"
+        " protocol, or was told other parameters",
+    )
     run.put_arrays("noisy counts", counts=counts)
     run.put_stage(Trained())
 

@@ -192,8 +192,16 @@ def _mechanism(document: RunDocument) -> str:
 
 
 def _delta(document: RunDocument) -> Markup:
+    bounds = document.bounds
+    distance, false_match = _power(bounds.log2_distance), _power(bounds.log2_false_match)
     return join(
-        ["none in the mechanism; computational, plus ", _power(document.bounds.log2_distance)]
+        [
+            "none in the mechanism; computational, plus ",
+            distance,
+            " (sanitising) and ",
+            false_match,
+            " (two accounts taken for one)",
+        ]
     )
 
 

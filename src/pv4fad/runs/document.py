@@ -202,8 +202,9 @@ def _claim(parameters: RunParameters) -> str:
         f" α = exp(−{epsilon}/{delta}).  {noise}  Who was undecided about a record before guesses"
         f" right with a probability of at most {guessing_bound(parameters.exact_epsilon):.2f}."
         "  The claim is computational (it needs the encryption), plus a statistical distance of"
-        f" 2^{parameters.log2_distance:.1f} for all sanitised ciphertexts.  Runs add up; the"
-        " ledger of a bank counts those of the folder it is in."
+        f" 2^{parameters.log2_distance:.1f} for all sanitised ciphertexts, and a probability of"
+        f" 2^{parameters.log2_false_match:.1f} that two accounts are taken for one.  Runs add up;"
+        " the ledger of a bank counts those of the folder it is in."
     )
 
 

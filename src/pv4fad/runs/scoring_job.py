@@ -84,7 +84,12 @@ class JobNotes:
         """The next batch is round `number` of the questions, about these accounts."""
         with self._records() as records:
             records.put_json(_JOB, job.model_dump(mode="json"))
-            records.put(f"{_ASKED}{number}", b"\n".join(map(hashed_id, keys)))
+            records.put(f"{_ASKED}{number}", _ids(keys))
+
+    def was_about(self, number: int, keys: Sequence[AccountKey]) -> bool:
+        """Whether round `number` was about these accounts, in this order."""
+        with self._records() as records:
+            return records.get(f"{_ASKED}{number}") == _ids(keys)
 
     def end(self) -> None:
         """No scoring is under way any more; what it learnt about accounts is kept.
@@ -167,6 +172,10 @@ class _Known:
         known = np.concatenate([self.bits, unknown])
         known[[row[one] for one in asked], number] = bits
         return _Known([*self.ids, *new], known)
+
+
+def _ids(keys: Sequence[AccountKey]) -> bytes:
+    return b"\n".join(map(hashed_id, keys))
 
 
 def _known_bits(records: RunRecords) -> _Known:

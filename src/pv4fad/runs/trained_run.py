@@ -112,6 +112,13 @@ class TrainedRun:
                 data = Round(asked, sets[number : number + 1], np.zeros(len(asked), np.int64))
                 job = self._ask_round(data, job, number, n_left=len(sets) - number)
                 bits = self._collect(job, number)
+            if not self._notes.was_about(number, asked):
+                # Answers have no names: to other accounts they must not be given.
+                raise OrderError(
+                    f"round {number + 1} was begun with other questions, by another version of the"
+                    " program or on another machine: carry on there, or have all accounts matched"
+                    " anew (pv4fad match refresh)"
+                )
             asking.take(number, accounts, bits)
         self.meter.stop()
 

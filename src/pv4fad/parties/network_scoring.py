@@ -261,7 +261,7 @@ class NetworkScoring:
         if wrong:
             raise ProtocolError(
                 f"table {wrong[0]}: an answer is neither 0 nor 1, or a slot that asked nothing"
-                " got one: some bank does not follow the protocol"
+                " got one: some bank does not follow the protocol, or two banks have one id"
             )
         return bits
 

@@ -66,7 +66,7 @@ def test_three_new_parties_are_ready(parties, pv4fad):
         code, said = pv4fad("party", "check", root / folder)
         assert code == 0, said
         assert "│ wrong │" not in said
-    assert "ε = 1, at most 0.2 % of payments" in pv4fad("party", "check", root / "s")[1]
+    assert "ε = 1, 0.2 % of payments expected" in pv4fad("party", "check", root / "s")[1]
     said = unwrapped(pv4fad("party", "check", root / "b")[1])
     assert unwrapped("ε spent 0 of 3") in said
     assert unwrapped("relies on at most 1 of 1 banks, itself included") in said

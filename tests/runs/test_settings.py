@@ -105,3 +105,11 @@ def test_every_tree_has_a_rate_and_the_bound_is_that_of_the_settings():
 def test_without_epsilon_there_is_no_noise_whatever_was_asked_for():
     assert TrainingSettings(epsilon="none", noise="per-bank").noise_mode == "none"
     assert TrainingSettings(epsilon="1", noise="per-bank").noise_mode == "per-bank"
+
+
+def test_an_option_of_the_other_model_is_refused_also_with_its_usual_value():
+    with pytest.raises(ParameterError, match="sets is an option of model evidence only"):
+        TrainingOptions(epsilon="1", model="paper", sets="fine")
+    with pytest.raises(ParameterError, match="trees is an option of model paper only"):
+        TrainingOptions(epsilon="1", trees=12)
+    assert TrainingOptions(epsilon="1", model="paper").settings().model == "paper"

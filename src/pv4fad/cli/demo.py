@@ -112,7 +112,8 @@ def steps(folder: Path, transactions: int, banks: int) -> Iterator[Step]:
     yield Step(
         "Score the payments of the last days",
         "The payment network asks one bit about an account, where that bit decides whether a"
-        " payment becomes an alert, or a higher one; banks see nothing.",
+        " payment becomes an alert, or a higher one. Banks see neither which account nor the"
+        " answer.",
         (("score", run, data, "--out", default_predictions(run), *key),),
         shows_last=True,
     )

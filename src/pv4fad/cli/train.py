@@ -228,7 +228,8 @@ def _print_summary(document: RunDocument, run: Path, folder: Path, key_file: Pat
             f" {banks}; {plan.layout.n_bins:,} bins",
         )
     if parameters.mode == "counts":
-        model = f"evidence: {sizes.groups} cells, {sizes.sums} noisy counts"
+        kind = "exact" if parameters.epsilon == "none" else "noisy"
+        model = f"evidence: {sizes.groups} cells, {sizes.sums} {kind} counts"
     else:
         model = (
             f"the paper's, labels {parameters.mode}: {sizes.trees} trees, {sizes.sums:,} sums,"

@@ -146,7 +146,7 @@ def _training(settings: PartySettings) -> str:
     training, share = settings.training, checked_share(settings.alert_share, settings.training)
     if share is None:
         return f"ε = {training.epsilon}, the paper's model, scored by {training.scoring}"
-    return f"ε = {training.epsilon}, at most {100 * share:g} % of payments become alerts"
+    return f"ε = {training.epsilon}, {100 * share:g} % of payments expected to become alerts"
 
 
 def noise_text(settings: PartySettings, cards: Mapping[str, PartyCard]) -> str:

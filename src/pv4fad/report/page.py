@@ -144,7 +144,7 @@ def _found(content: ReportContent) -> Markup:
     if evaluation is not None:
         said = (
             f"{evaluation.anomalies:,} of {evaluation.transactions:,} transactions of the test"
-            " period are anomalous. Labels were used for this comparison only."
+            " period are anomalous. Their labels were used for this comparison only."
         )
         parts += [tag("p", said), measures_table(evaluation), tag("p", HOW_SURE, class_="soft")]
         parts.append(_figures([precision_recall(evaluation.detectors)], {_CURVE: _DOTS}))
@@ -260,10 +260,13 @@ def _run(content: ReportContent) -> Markup:
     shown: list[tuple[str, Content]] = [
         ("run id", document.run_id),
         ("state", document.state),
-        ("banks", ", ".join(f"{bank} ({n:,} accounts)" for bank, n in parameters.banks.items())),
+        (
+            "banks",
+            ", ".join(f"{bank} (at most {n:,} accounts)" for bank, n in parameters.banks.items()),
+        ),
         ("model", _MODELS[parameters.mode]),
         ("sums", _sums(document)),
-        ("alerts, at most", "-" if share is None else f"{share * 100:g} % of the payments"),
+        ("alerts, expected", "-" if share is None else f"{share * 100:g} % of the payments"),
         ("plaintext modulus", f"{sizes.plain_modulus:,}"),
         ("blocks", ", ".join(f"{table_}: {n}" for table_, n in sizes.blocks.items())),
         ("commitment to what was counted", tag("code", document.structure_commitment)),

@@ -54,7 +54,7 @@ class How:
     """What a person decides about a scoring."""
 
     alert_share: float | None = None
-    """Of payments that may become alerts; by default, and at most, that of the run."""
+    """Of payments expected to become alerts; by default, and at most, that of the run."""
     batching: Batching = field(default_factory=Batching)
     """Of votes."""
 

@@ -55,7 +55,7 @@ class TrainingSettings(ValidatedModel):
     absent: Absent = "class"
     """Whether an account that no bank has is a class of its own, or as good as ordinary."""
     alert_share: float = Field(default=0.002, gt=0, le=0.1)
-    """The share of payments that may become alerts; scoring can lower it."""
+    """The share of payments expected to become alerts; scoring can lower it."""
 
     # The paper's model.
     scoring: Literal["decisions", "votes"] = "decisions"
@@ -143,6 +143,15 @@ class TrainingOptions(TrainingSettings):
     @classmethod
     def _exact_limit(cls, value: Any) -> Any:
         return cls._exact(value)
+
+    @model_validator(mode="after")
+    def _given_options_fit_the_model(self) -> TrainingOptions:
+        """Also those that were given with the value that they have anyway."""
+        for model, names in _OF_MODEL.items():
+            wrong = [name for name in names if name in self.model_fields_set]
+            if model != self.model and wrong:
+                raise ParameterError(f"{wrong[0]} is an option of model {model} only")
+        return self
 
     @property
     def exact_bank_limit(self) -> Epsilon:

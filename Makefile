@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help env demo demo-federated test test-all check format docs bench clean
+.PHONY: help env demo demo-federated test test-all test-other-blas check format docs bench clean
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -33,6 +33,9 @@ test: $(READY)  ## the whole test suite with real cryptography (about 10 minutes
 test-all: $(READY)  ## the test suite and the slow evidence
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	@$(BIN)/python -m pytest -n auto --dist loadfile -m ''
+
+test-other-blas: $(READY)  ## the tests with floating point, on the kernels of another processor
+	@$(BIN)/python .ci/other_blas.py
 
 check: $(READY)  ## format, lint, types, import direction
 	@$(BIN)/ruff format --check .

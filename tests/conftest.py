@@ -5,8 +5,6 @@ import sys
 import pytest
 from hypothesis import settings
 
-from pv4fad.cli.main import main
-
 # No test is timed: a busy machine must not make one fail.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -15,6 +13,8 @@ settings.load_profile("untimed")
 @pytest.fixture
 def command_line(monkeypatch, capsys):
     """Runs `pv4fad` with arguments: exit code, standard output, standard error."""
+
+    from pv4fad.cli.main import main  # noqa: PLC0415  it loads everything, and few tests need that
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["pv4fad", *map(str, arguments)])

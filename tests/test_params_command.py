@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pv4fad.cli.main import app
-from pv4fad.cli.params import plan_run
+from pv4fad.cli.params import default_model, paper_model, plan_run
 from pv4fad.forest.structure import PublicSizes
 
 DOC = Path(__file__).parents[1] / "docs" / "parameters.md"
@@ -19,9 +19,11 @@ REPORTS = re.findall(
 ACCOUNTS = ["--pns-accounts", "100000", "--bank-accounts", "100000"]
 
 
-def test_the_doc_holds_three_reports():
+def test_the_doc_holds_reports_of_three_sizes_and_of_both_models():
     sizes = [re.findall(r"accounts (\d+)", command) for command, _ in REPORTS]
-    assert sizes == [["100000", "100000"], ["400000", "100000"], ["100000", "2000000"]]
+    same = ["100000", "100000"]
+    assert sizes == [same, ["400000", "100000"], ["100000", "2000000"], same]
+    assert ["--model paper" in command for command, _ in REPORTS] == [False, False, False, True]
 
 
 @pytest.mark.parametrize(("command", "printed"), REPORTS, ids=[command for command, _ in REPORTS])
@@ -32,16 +34,16 @@ def test_the_doc_is_what_the_command_prints(command, printed):
 
 
 def test_the_report_holds_the_bounds_of_the_run():
-    options = ["--banks", "5", "--trees", "20", "--groups", "8", "--sets", "2", "--atoms", "13"]
-    privacy = ["--bound", "4", "--epsilon", "0.5", "--noise", "per-bank", "--honest-banks", "3"]
-    result = CliRunner().invoke(app, ["params", *ACCOUNTS, *options, *privacy, "--json"])
+    model = ["--model", "paper", "--scoring", "votes", "--trees", "20", "--groups", "8"]
+    options = ["--banks", "5", "--node-sets", "2", "--atoms", "13", "--bound", "4"]
+    privacy = ["--epsilon", "0.5", "--noise", "per-bank", "--honest-banks", "3"]
+    result = CliRunner().invoke(app, ["params", *ACCOUNTS, *model, *options, *privacy, "--json"])
     report = json.loads(result.output)
     parameters = plan_run(
+        paper_model(PublicSizes(20, 8, 2, 2, 13), 4, "sealed"),
         100_000,
         100_000,
         5,
-        PublicSizes(20, 8, 2, 2, 13),
-        bound=4,
         epsilon="0.5",
         noise="per-bank",
         honest_banks=3,
@@ -65,10 +67,44 @@ def test_the_report_holds_the_bounds_of_the_run():
     assert messages["9 label masks, A → B"]["bytes"] == 20 * 8 * 3 * 5 * 8
 
 
+@pytest.mark.parametrize("sets", ["fine", "coarse"])
+@pytest.mark.parametrize("absent", ["class", "ordinary"])
+def test_the_default_model_sends_counts_and_asks_in_rounds(sets, absent):
+    options = ["--sets", sets, "--absent", absent, "--banks", "4", "--json"]
+    report = json.loads(CliRunner().invoke(app, ["params", *ACCOUNTS, *options]).output)
+    model = default_model(sets, absent)
+    parameters = plan_run(
+        model, 100_000, 100_000, 4, epsilon="1", noise="distributed", honest_banks=2
+    )
+    assert report["sums"]["honest banks"] == 2  # half of them
+    assert report["sums"]["sums"] == 18 * model.sizes.n_sets
+    assert report["sums"]["sensitivity"] == parameters.sensitivity
+    assert report["sums"]["plain modulus t"] == parameters.plain_modulus
+    messages = report["messages in bytes, over all banks"]
+    assert messages["6 noisy counts, A → S"]["count"] == 18 * model.sizes.n_sets
+    n_share_blocks = 2 * sum(plan.layout.n_blocks for plan in parameters.tables)
+    assert messages["11 queries, S → B, each round"]["count"] == n_share_blocks
+    assert not [name for name in messages if "label" in name]
+
+
+def test_released_labels_go_to_the_payment_network_and_are_asked_about_in_rounds():
+    options = ["--model", "paper", "--json"]
+    report = json.loads(CliRunner().invoke(app, ["params", *ACCOUNTS, *options]).output)
+    messages = report["messages in bytes, over all banks"]
+    assert messages["9 label masks, A → S"]["count"] == 816
+    assert "11 queries, S → B, each round" in messages
+    assert not [name for name in messages if name.startswith("10")]
+
+
+PAPER = ["--model", "paper"]
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--bound", "1000"], "bound = 1000"),
+        ([*PAPER, "--bound", "1000"], "bound = 1000"),
+        (["--bound", "2"], "bound is an option of model paper only"),
+        (["--scoring", "votes"], "scoring is an option of model paper only"),
         (["--bank-accounts", "10000000"], "code: 43-bit tags"),
         (["--honest-banks", "2"], "honest_banks = 2"),
         (["--noise", "none"], "epsilon none"),

@@ -3,6 +3,11 @@
     propose   S → all  parameters and keys          B → S  its keys
     match     S → B    the encrypted table          B → S  shares of the join
     count     S → B    masked products              B → A  noisy, masked sums
+              A → S    the sum over all banks: noisy counts
+    ask       S → B    one question per account     B → S  one bit each, in a fixed number of rounds
+
+The paper's model has, after the noisy sums,
+
     compare   A → S    blinded sums                 S → A  their digits, encrypted
     labels    A → S    one share of the labels      A → B  the other (sealed), or to S (released)
 
@@ -19,14 +24,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pv4fad.errors import ParameterError
+from pv4fad.evidence.classes import Absent, CountedSets
+from pv4fad.forest.atoms import class_schema
 from pv4fad.hashing.keyed import new_hash_key
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.network_stages import TrainingInput
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.parties.scoring_tables import ScoringInput
+from pv4fad.parties.scoring_tables import Round, ScoringInput
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text
-from pv4fad.protocol.parameters import Mode, NoiseMode, RunParameters
+from pv4fad.protocol.parameters import Mode, NoiseMode, RunParameters, count_sizes
 from pv4fad.protocol.tables import TableAccounts, padded, plan_tables
 from pv4fad.randomness import secret_bytes
 from pv4fad.transport.in_process import InProcessTransport, Observer
@@ -69,6 +77,16 @@ class LedFederation(ABC):
     ) -> None:
         """A further match for a trained model: more tables, or all of them anew (`replace`)."""
         self.deliver(self.payment_network.rematch(parameters, tables, replace=replace), observer)
+
+    def ask(
+        self, run_id: str, questions: Round, observer: Observer | None = None
+    ) -> NDArray[np.int8]:
+        """The answer to each question of a round."""
+        batch, queries = self.payment_network.score(run_id, questions)
+        self.deliver(queries, observer)
+        bits = self.payment_network.bits(run_id, batch)
+        self.payment_network.close(run_id, batch)
+        return bits
 
     def score(
         self, run_id: str, data: ScoringInput, observer: Observer | None = None
@@ -135,19 +153,28 @@ def run_parameters(
     noise: NoiseMode,
     honest_banks: int,
     mode: Mode,
+    counted: CountedSets | None = None,
+    absent: Absent | None = None,
 ) -> RunParameters:
     """The parameters of a new run.  The hash key is drawn here: the accounts are fixed by now."""
-    forest = data.forest
+    if data.trees is not None:
+        atoms, sizes = data.trees.forest.schema, data.trees.forest.sizes
+    elif counted is not None and absent is not None:
+        atoms, sizes = class_schema(absent), count_sizes(counted, absent)
+    else:
+        raise ParameterError("a run needs trees, or classes to count")
     return RunParameters(
         run_id=secret_bytes(8).hex(),
         banks={bank: padded(n) for bank, n in bank_accounts.items()},
-        tables=plan_tables(data.tables, list(bank_accounts), forest.sizes.n_trees),
-        atoms=forest.schema,
-        sizes=forest.sizes,
+        tables=plan_tables(data.tables, list(bank_accounts), sizes.n_trees),
+        atoms=atoms,
+        sizes=sizes,
         bound=bound,
         epsilon=epsilon_text(epsilon),
         noise=noise,
         honest_banks=honest_banks,
         mode=mode,
+        counted=counted,
+        absent=absent,
         hash_key=new_hash_key(),
     )

@@ -7,7 +7,7 @@ import pytest
 
 from pv4fad.bench.harness import Complete, MeasuredPool, Stopwatch
 from pv4fad.bench.operations import ADD, FINAL_MASK, MASK, OperationCounter, expected_operations
-from pv4fad.bench.workload import Workload
+from pv4fad.bench.paper_workload import PaperWorkload
 from pv4fad.he.circuits import FEW_ACCOUNTS
 from pv4fad.he.keys import PublicKey
 from pv4fad.he.pool import Usage
@@ -85,7 +85,7 @@ def test_a_run_ends_before_the_job_that_is_not_wanted():
 
 
 def test_operations_are_counted_as_the_jobs_do_them():
-    parameters = Workload(3000, 2500).parameters()
+    parameters = PaperWorkload(3000, 2500).parameters()
     counter = OperationCounter(parameters)
     public = PublicKey(parameters.match_ring, b"")
     words = np.zeros((2, 16384), np.uint64)
@@ -107,7 +107,7 @@ def test_operations_are_counted_as_the_jobs_do_them():
 
 def test_expected_operations_of_a_known_workload():
     """100,000 accounts on each side took 86 to 89 layers and 66 polynomials (9 blocks)."""
-    expected = expected_operations(Workload(100_000, 100_000).parameters()).counts
+    expected = expected_operations(PaperWorkload(100_000, 100_000).parameters()).counts
     assert 80 * 52 < expected[MASK] < 100 * 52
     assert 55 < expected["product, relinearise, switch down (3 primes)"] < 80
     assert expected["encrypt a plane"] == 9 * 52

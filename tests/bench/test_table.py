@@ -7,12 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 from pv4fad.bench import table
+from pv4fad.bench.evidence_workload import EvidenceWorkload
 from pv4fad.bench.figures import details, scaling_figure, table_cells, table_page
 from pv4fad.bench.harness import Phase, Traffic
+from pv4fad.bench.paper_workload import PaperWorkload
 from pv4fad.bench.scaling import Point, ScalingReport, study
 from pv4fad.bench.table import PAPER, FinishedRows, PaperRow, RowResult, Setting, one_leaf, rows_of
 from pv4fad.bench.whole import WholeJob, run_whole_job
-from pv4fad.bench.workload import Workload
 from pv4fad.cli.main import app
 from pv4fad.errors import DataError, ParameterError
 
@@ -38,10 +39,15 @@ def test_rows_are_checked_kept_and_not_run_twice(small_rows, tmp_path, monkeypat
     options = ["--workers", "0", "--json", str(json_file)]
     result = run("table", "--rows", "2", *options)
     assert result.exit_code == 0, result.output
-    for claim in ("12 counts", "24 labels", "2,000 vote totals"):
-        assert f"row 2: all {claim} equal those of a trusted third party: checked" in result.output
+    for claim in (
+        *("all 12 counts", "all 24 labels", "all 2,000 vote totals"),
+        *("default model: all 54 opened counts", "default model: all 2,000 decisions"),
+    ):
+        assert f"row 2: {claim} equal those of a trusted third party: checked" in result.output
+    assert "tells kinds of accounts apart" in result.output
     (row,) = json.loads(json_file.read_text())["rows"]
     assert set(row["job"]["phases"]) == {"propose", "match", "count", "compare", "labels", "score"}
+    assert set(row["decisions"]["phases"]) == {"propose", "match", "count", "score"}
     assert set(row["job"]["party_cpu_s"]) == {"payment-network", "aggregator", "bank01"}
     assert all(seconds > 0 for seconds in row["job"]["party_cpu_s"].values())
     phases_cpu_s = sum(phase["cpu_s"] for phase in row["job"]["phases"].values())
@@ -80,8 +86,8 @@ def test_rows_of_another_setting_are_not_mixed_in(tmp_path):
     again = FinishedRows(file)
     again.load(Setting())
     assert again.results == rows.results
-    for other in (Setting(scale=0.5), Setting(mode="released"), Setting(workers=1)):
-        with pytest.raises(DataError, match="another version, scale, mode or number of workers"):
+    for other in (Setting(scale=0.5), Setting(workers=1)):
+        with pytest.raises(DataError, match="another version, scale or number of workers"):
             FinishedRows(file).load(other)
     file.write_text(json.dumps(json.loads(file.read_text()) | {"pv4fad": "0.0"}))
     with pytest.raises(DataError, match="another version"):
@@ -107,7 +113,10 @@ def result_of(row: PaperRow, setting: Setting | None = None) -> RowResult:
         floor_s=64.0,
         checks={"equal": True},
     )
-    return RowResult(row, setting or Setting(), 816, job, leaf_s=10.0)
+    names = ("propose", "match", "count", "score")
+    phases = {name: Phase(seconds, seconds) for seconds, name in enumerate(names, 1)}
+    decisions = dataclasses.replace(job, phases=phases)
+    return RowResult(row, setting or Setting(), 816, job, decisions, leaf_s=10.0)
 
 
 def test_ratios_are_the_papers_minutes_over_our_seconds():
@@ -117,7 +126,7 @@ def test_ratios_are_the_papers_minutes_over_our_seconds():
     assert result.job.overhead_ratio == pytest.approx(80 / 64)
     assert result.paper_style_s == 10 * 816 * 2
     assert result.job.bytes_by_direction() == {"network → bank01": 2 * 10**6}
-    expected = ("2", "100k", "100k", "1M", "30.0", "18 min", "36", "60.0", "53 min", "53")
+    expected = ("2", "100k", "100k", "1M", "30.0", "18", "36", "60.0", "53", "53", "4.0")
     assert table_cells(result) == expected
     assert "PV4FAD" in table_page([result])
     assert {one.rows[0][0] for one in details([result])} == {"2"}
@@ -130,7 +139,7 @@ def test_rows_of_smaller_size_are_not_compared_with_the_papers():
 
 
 def test_one_leaf_has_its_share_of_the_accounts_and_all_of_the_banks():
-    leaf = one_leaf(Workload(68_000, 5000, groups_per_tree=34))
+    leaf = one_leaf(PaperWorkload(68_000, 5000, groups_per_tree=34))
     assert (leaf.pns_accounts, leaf.bank_accounts, leaf.n_atoms) == (1000, 5000, 1)
 
 
@@ -158,7 +167,7 @@ def test_exponents_are_the_slopes_of_the_costs():
             for n in (1000, 2000, 4000)
         ]
 
-    report = ScalingReport("sealed", (*points("banks", 1, 0.5), *points("red_leaves", 0, 2)))
+    report = ScalingReport("paper", (*points("banks", 1, 0.5), *points("red_leaves", 0, 2)))
     assert report.exponents["banks"] == pytest.approx({"train": 1, "score": 0.5})
     assert report.exponents["red_leaves"] == pytest.approx({"train": 0, "score": 2})
     figure = scaling_figure(report)
@@ -169,8 +178,7 @@ def test_exponents_are_the_slopes_of_the_costs():
 def test_a_whole_job_with_two_banks_equals_the_trusted_third_party():
     steps = []
     job = run_whole_job(
-        Workload(2000, 1500, n_atoms=2, n_trees=3, groups_per_tree=2, n_banks=2),
-        "released",
+        PaperWorkload(2000, 1500, n_banks=2, n_atoms=2, n_trees=3, groups_per_tree=2),
         n_transactions=3000,
         per_account=2,
         n_workers=0,
@@ -185,10 +193,25 @@ def test_a_whole_job_with_two_banks_equals_the_trusted_third_party():
     assert len(steps) == 4  # a block and a batch for each bank
 
 
-def test_the_scaling_study_varies_one_size_at_a_time(tmp_path, monkeypatch):
+def test_a_whole_job_of_the_default_model_with_two_banks():
+    steps = []
+    job = run_whole_job(
+        EvidenceWorkload(2000, 1500, n_banks=2),
+        n_transactions=3000,
+        per_account=2,
+        n_workers=0,
+        advance=lambda: steps.append(1),
+    )
+    assert all(job.checks.values())
+    assert "all 3,000 decisions equal those of a trusted third party" in job.checks
+    assert len(steps) == 8  # a block and three rounds for each bank
+
+
+@pytest.mark.parametrize("model", ["evidence", "paper"])
+def test_the_scaling_study_varies_one_size_at_a_time(model, tmp_path, monkeypatch):
     jobs = []
 
-    def linear(workload, mode, *, n_transactions, **_):
+    def linear(workload, *, n_transactions, **_):
         jobs.append((workload, n_transactions))
         cost = workload.bank_accounts * workload.n_banks
         return dataclasses.replace(
@@ -197,15 +220,16 @@ def test_the_scaling_study_varies_one_size_at_a_time(tmp_path, monkeypatch):
 
     monkeypatch.setattr("pv4fad.bench.scaling.run_whole_job", linear)
     json_file, figure = tmp_path / "scaling.json", tmp_path / "scaling.svg"
-    result = run("scaling", "--accounts", "1000", "--json", str(json_file), "--figure", str(figure))
+    files = ["--json", str(json_file), "--figure", str(figure)]
+    result = run("scaling", "--accounts", "1000", "--model", model, *files)
     assert result.exit_code == 0, result.output
     assert "equal" in result.output
-    base = study(1000).base
-    assert len(jobs) == len(set(jobs)) == 11  # the base stands for the first of four sizes
+    base = study(1000, model).base
+    assert len(jobs) == len(set(jobs)) == 9 + 2 * (model == "paper")  # the base is run once
     for workload, n_transactions in jobs:
         differs = [
             field.name
-            for field in dataclasses.fields(Workload)
+            for field in dataclasses.fields(base)
             if getattr(workload, field.name) != getattr(base, field.name)
         ]
         assert len(differs) <= 1 or differs == ["pns_accounts", "n_banks"]
@@ -214,8 +238,7 @@ def test_the_scaling_study_varies_one_size_at_a_time(tmp_path, monkeypatch):
     assert {name: round(one["train"], 6) for name, one in exponents.items()} == {
         "pns_accounts": 0,
         "bank_accounts": 1,
-        "red_leaves": 0,
         "banks": 1,
         "transactions": 0,
-    }
+    } | ({"red_leaves": 0} if model == "paper" else {})
     assert figure.read_text().startswith("<svg")

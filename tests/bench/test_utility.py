@@ -1,84 +1,114 @@
+"""The study, on small data; that its runs in the clear are what private runs arrive at."""
+
 import json
 
 import numpy as np
-import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from pv4fad.bench.clear_run import ClearRun
+from pv4fad.bench import utility
+from pv4fad.bench.clear_run import ClearRun, Release
+from pv4fad.bench.prepared import Setting, prepare, prepared, read
 from pv4fad.bench.utility import (
-    Difficulty,
     Measured,
-    Setting,
+    Row,
     StudyDocument,
     StudyFile,
-    shuffled_flags,
+    evidence_rows,
+    measure,
     study_seed,
 )
 from pv4fad.cli.main import app
-from pv4fad.data.generate import Settings, generate_tables
-from pv4fad.detection import recipe
+from pv4fad.data.generate import Difficulty, Settings, generate_tables
 from pv4fad.errors import DataError
+from pv4fad.evaluation.measures import average_precision
+from pv4fad.evidence.classes import ABSENT, ORDINARY
+from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.runs.in_memory import train
-from pv4fad.runs.scoring_rows import Batching
+from pv4fad.runs.scoring import How
 from pv4fad.runs.settings import TrainingSettings
 
-SETTINGS = TrainingSettings(epsilon="none", trees=8, seed=5)
+SETTING, SEED = Setting(3000, Difficulty.CHALLENGE), 8
+NO_NOISE = Release("none", 13)
 
 
-@pytest.fixture(scope="module")
-def tables():
+def many_anomalies(*arguments):
+    """A small data set in which there is something to find."""
     return generate_tables(
         Settings(3000, 3, Difficulty.CHALLENGE, 8, anomaly_rate=0.05, accounts=1500)
     )
 
 
 @pytest.fixture(scope="module")
-def clear(tables):
-    new = tables.test.transactions
-    return ClearRun(tables.train.transactions, new, tables.accounts, SETTINGS, SETTINGS.seed)
+def data():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pv4fad.bench.prepared.generate_tables", many_anomalies)
+        return prepare(SETTING, SEED, lambda _: None)
 
 
-def totals_of(clear, accounts):
-    records = clear.records(accounts)
-    return clear.votes(clear.red_labels(records, "none", 1), records)
+@pytest.fixture(scope="module")
+def run(data):
+    return ClearRun(data, SEED)
 
 
-def scores_of(clear, combiner, accounts):
-    totals = totals_of(clear, accounts)
-    return clear.scores(combiner, totals, epsilon="none", draws=1)
+def test_scores_in_the_clear_are_those_of_a_private_run(run):
+    tables = many_anomalies()
+    settings = TrainingSettings(epsilon="none", seed=SEED, alert_share=0.05)
+    with train(tables.train.transactions, tables.accounts, settings) as model:
+        private = model.score(tables.test.transactions, How(0.05))
+    found = run.decide(run.model(run.classes, NO_NOISE), run.new_classes, 0.05)
+    assert np.allclose(private["Score"].to_numpy(), found.score, rtol=1e-6)
+    assert np.array_equal(private["Level"].to_numpy(), found.level)
 
 
-def test_scores_in_the_clear_are_those_of_a_private_run(tables, clear):
-    new = tables.test.transactions
-    with train(tables.train.transactions, tables.accounts, SETTINGS) as model:
-        batching = Batching(layers=1)
-        for combiner in ("stacked", "calibrated", "votes"):
-            private = model.score(new, combiner=combiner, batching=batching)["Score"].to_numpy()
-            found = scores_of(clear, combiner, clear.accounts)
-            assert np.allclose(private, found, rtol=1e-9, atol=0), combiner
-
-
-@pytest.mark.parametrize("combiner", ["stacked", "calibrated", "votes"])
-def test_these_scores_depend_on_what_the_banks_know(clear, combiner):
+def test_these_scores_depend_on_what_the_banks_know(run):
     """Otherwise the test above would compare nothing that came from a bank."""
-    totals = totals_of(clear, clear.accounts).of_new
-    assert all(len(np.unique(side)) > 1 for side in totals.T)
-    with_banks, without = (scores_of(clear, combiner, one) for one in (clear.accounts, None))
-    assert np.abs(with_banks - without).max() > 0.1
+    model = run.model(run.classes, NO_NOISE)
+    found = run.decide(model, run.new_classes, 0.05)
+    nobody = run.decide(model, np.full_like(run.new_classes, ORDINARY), 0.05)
+    assert found.n_bank_alerts > nobody.n_bank_alerts == 0
+    assert np.abs(found.score - nobody.score).max() > 0.1
 
 
-def test_shuffled_flags_are_the_same_flags_of_other_accounts(tables):
-    shuffled = shuffled_flags(tables.accounts, np.random.default_rng(1))
-    counts = [
-        pl.concat(frame["Flags"] for frame in one.values()).sort().to_list()
-        for one in (tables.accounts, shuffled)
-    ]
-    assert counts[0] == counts[1]
-    assert any(
-        not frame["Flags"].equals(tables.accounts[bank]["Flags"])
-        for bank, frame in shuffled.items()
+def test_evidence_finds_more_than_the_payment_network_alone(run, data):
+    row = Row("evidence", NO_NOISE)
+    found = measure(run, data, row, np.random.default_rng(1))
+    assert found.average_precision > average_precision(data.labels, run.alone)
+    assert found.not_ordinary == (run.new_classes != ORDINARY).sum() >= max(found.known) > 0
+
+
+def test_controls_are_what_they_are_called(run):
+    rng = np.random.default_rng(1)
+    rows = {row.control: row for row in evidence_rows()}
+    shuffled, new = rows["shuffled"].classes(run, rng)
+    assert np.array_equal(np.sort(shuffled), np.sort(run.classes))
+    assert not np.array_equal(shuffled, run.classes)
+    assert np.array_equal(new, run.new_classes)
+    assert (rows["pure noise"].classes(run, rng)[0] == ORDINARY).all()
+    assert all((one == ABSENT).all() for one in rows["no bank"].classes(run, rng))
+
+
+def test_every_draw_of_noise_is_another_one(run):
+    models = [run.model(run.classes, Release(parse_epsilon("1"), 13)) for _ in range(2)]
+    assert not np.array_equal(models[0].share, models[1].share)
+
+
+def test_what_is_prepared_is_kept_and_not_made_again(data, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        "pv4fad.bench.prepared.prepare", lambda *arguments: calls.append(arguments) or data
     )
+    for _ in range(2):
+        found = prepared(SETTING, SEED, tmp_path, lambda _: None)
+        assert np.array_equal(found.alone, data.alone)
+    assert len(calls) == 1
+    (path,) = tmp_path.iterdir()
+    again = read(path)
+    assert again.paper.keys() == data.paper.keys()
+    assert np.array_equal(again.new_key_of, data.new_key_of)
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(DataError, match="remove it"):
+        read(path)
 
 
 def test_a_finished_seed_is_kept_and_a_file_of_another_study_refused(tmp_path, monkeypatch):
@@ -90,7 +120,7 @@ def test_a_finished_seed_is_kept_and_a_file_of_another_study_refused(tmp_path, m
     assert again.finished(Difficulty.CHALLENGE) == {}
     with pytest.raises(DataError, match=r"another setting \(transactions\)"):
         StudyFile(path, 2000)
-    monkeypatch.setattr(recipe, "VERSION", recipe.VERSION + 1)
+    monkeypatch.setattr(utility, "RECIPE", utility.RECIPE + 1)
     with pytest.raises(DataError, match=r"another setting \(recipe\)"):
         StudyFile(path, 1000)
 
@@ -138,7 +168,7 @@ def test_the_damage_is_what_is_wrong_with_those_files(tmp_path):
 def test_a_test_period_without_anomalies_is_named_before_the_work():
     told = []
     with pytest.raises(DataError, match="hard, seed 11: none of the 2,6"):
-        study_seed(Setting(20_000, Difficulty.HARD), 11, told.append)
+        study_seed(Setting(20_000, Difficulty.HARD), 11, None, told.append)
     assert told == ["data"]
 
 
@@ -147,7 +177,7 @@ def test_the_command_prints_what_is_in_its_file(tmp_path):
     for seed, shift in ((11, 0.0), (12, 0.02)):
         file = StudyFile(path, 1000)
         for number, difficulty in enumerate(Difficulty):
-            values = {"alone": 0.4, "joined": 0.6, "calibrated, ε = 1": 0.55 + number / 100}
+            values = {"alone": 0.4, "joined": 0.6, "evidence, ε = 1": 0.55 + number / 100}
             rows = {
                 name: Measured(value + shift, (0.1,) * 3, (0.2,) * 3)
                 for name, value in values.items()
@@ -156,7 +186,7 @@ def test_the_command_prints_what_is_in_its_file(tmp_path):
     arguments = ["bench", "utility", "--seeds", "2", "--transactions", "1000", "--json", str(path)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    assert "| calibrated, ε = 1 | 0.560 (0.433 to 0.687) | +0.150 (+0.150 to +0.150) |" in (
+    assert "| evidence, ε = 1 | 0.560 (0.433 to 0.687) | +0.150 (+0.150 to +0.150) |" in (
         result.output
     )
     assert "| 0.80 |" in result.output  # hard closes four fifths of the gap

@@ -24,11 +24,11 @@ from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import Ledger, read_ledger
 from pv4fad.runs.bank_files import load_bank
 from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.prediction_verification import ScoredData
 from pv4fad.runs.verification import Verification, compare
-from pv4fad.runs.vote_verification import ScoredData
 
 PASSPHRASE = "correct horse battery"
-TRAINING = 'structure = "random"\ntrees = 4\nheight = 3\nseed = 33\n'  # as in `in_threads`
+TRAINING = "seed = 33\nalert-share = 0.05\n"  # as in `in_threads`
 MARK = "PV4FAD_TEST_DEPLOYMENT"  # in the environment of everything that is started
 PATIENCE_S = 1800  # alone on two cores everything takes a tenth of this
 
@@ -36,7 +36,7 @@ PATIENCE_S = 1800  # alone on two cores everything takes a tenth of this
 class Deployment:
     """Folders are made at once; processes are started and killed by name."""
 
-    def __init__(self, root: Path, banks: list[str], *, mode: str = "sealed") -> None:
+    def __init__(self, root: Path, banks: list[str]) -> None:
         self.root = root
         self.banks = banks
         self.scenario = write_data(root / "data", banks)
@@ -50,9 +50,7 @@ class Deployment:
             for name, port in zip(self.parties, [9094, *ports], strict=True):
                 create_party(root / name, self._new(name, port), lambda: Passphrase(PASSPHRASE))
         settings = root / PAYMENT_NETWORK / "party.toml"
-        top, training = settings.read_text().split("[training]")
-        text = f'layers = 2\n[training]{training}mode = "{mode}"\n{TRAINING}'
-        settings.write_text(top + text)
+        settings.write_text(settings.read_text() + TRAINING)
         authority = (root / AGGREGATOR / "keys" / "ca.crt").read_bytes()
         for name in self.parties:
             for other in self.parties:
@@ -179,14 +177,14 @@ class Deployment:
             return read_ledger(store)
 
     def verified(self) -> Verification:
-        """Model and votes against a trusted third party, once no process has the stores open."""
+        """Model and alerts against a trusted third party, once no process has the stores open."""
         network = self.root / PAYMENT_NETWORK
         (run,) = (network / "runs").iterdir()
         document = RunFolder(run).require_finished()
         accounts = {bank: load_bank(self.account_file(bank)) for bank in self.banks}
         scored = None
         for predictions in (network / "predictions").glob("*.csv"):
-            scored = ScoredData.read(self.scenario / "test", accounts, predictions)
+            scored = ScoredData.read(self.scenario / "test", accounts, predictions, run.name)
         known = load_transactions(transactions_of(self.scenario, "train"), labels_required=True)
         stores = {
             name: PartyFolder(self.root / name).open_store(Passphrase(PASSPHRASE))

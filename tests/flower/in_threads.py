@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 
 import polars as pl
 from tests.flower.times import NOON
-from tests.runs.small_federation import small_tables
 
 from pv4fad.data.challenge import transactions_file, write_partition
+from pv4fad.data.generate import Difficulty, GeneratedTables, Settings, generate_tables
 from pv4fad.flower.card import PartyCard
 from pv4fad.flower.envelope import Correspondence, Fragment
 from pv4fad.flower.exchange import Reply, Request, from_frames, to_frames
@@ -32,21 +33,24 @@ from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.tables import padded
 from pv4fad.runs.bank_files import load_bank
-from pv4fad.runs.scoring_rows import Batching
+from pv4fad.runs.scoring import How
+from pv4fad.runs.scoring_record import ScoringRecord
 from pv4fad.runs.settings import TrainingSettings
+from pv4fad.runs.trained_run import Batching
 
-SETTINGS = TrainingSettings(
-    epsilon="none",
-    structure="random",
-    trees=4,
-    height=3,
-    seed=33,  # as in tests of `pv4fad score`
-)
+# In every round something is asked, and some alerts are due to a bank's answer.
+SETTINGS = TrainingSettings(epsilon="none", seed=33, alert_share=0.05)
+PAPER = TrainingSettings(epsilon="none", model="paper", scoring="votes", trees=4, height=3, seed=33)
 
 
-def write_data(root: Path, banks: list[str]) -> Path:
+@cache
+def generated_tables() -> GeneratedTables:
+    return generate_tables(Settings(4000, 3, Difficulty.HARD, 3, anomaly_rate=0.03, accounts=1000))
+
+
+def write_data(root: Path, banks: list[str], tables: GeneratedTables | None = None) -> Path:
     """A scenario in which these banks take part; returns its folder."""
-    tables = small_tables()
+    tables = generated_tables() if tables is None else tables
     scenario = root / "scenario01"
     for split in ("train", "test"):
         accounts = {bank: tables.accounts[bank] for bank in banks}
@@ -79,6 +83,8 @@ class ThreadFederation:
     stores: dict[str, Store] = field(default_factory=dict)
     cards: dict[str, PartyCard] = field(default_factory=dict)
     stations: dict[str, Station] = field(default_factory=dict)
+    learned: list[ScoringRecord] = field(default_factory=list)
+    """What the payment network's owner was told after each scoring."""
 
     def __post_init__(self) -> None:
         roles = {PAYMENT_NETWORK: PAYMENT_NETWORK, AGGREGATOR: AGGREGATOR}
@@ -114,7 +120,8 @@ class ThreadFederation:
                 transactions=transactions_of(self.scenario, "train"),
                 new_transactions=transactions_of(self.scenario, "test"),
                 training=self.settings,
-                batching=Batching(layers=2),
+                how=How(batching=Batching(layers=2)),
+                learned=self.learned.append,
             )
         else:
             member = BankMember(

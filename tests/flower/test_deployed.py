@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 
@@ -65,7 +66,9 @@ def test_killed_bank_and_killed_superlink_change_nothing(tmp_path):
         deployment.close()
     result = deployment.verified()
     assert result.all_equal
-    assert {one.what for one in result.exact} >= {"counts", "scores", "ordering votes"}
+    assert {one.what for one in result.exact} >= {"counts", "bits", "alerts", "scores"}
+    said = deployment.log(PAYMENT_NETWORK).read_text()
+    assert re.search(r"[1-9]\d* alerts, [1-9]\d* of them through a bank's answer", said)
     for bank in BANKS:
         assert len(deployment.ledger(bank).expenses) == 1
     assert not left_behind(tmp_path)

@@ -13,7 +13,7 @@ from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.parties.store import MemoryStore
 from pv4fad.protocol.scoring_messages import ScoreReply
 from pv4fad.protocol.wire import Address, encode
-from pv4fad.runs.scoring_rows import Batching
+from pv4fad.runs.scoring import How
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_an_order_is_carried_out_once_whoever_starts_again(tmp_path, monkeypatch
         transactions=tmp_path / "none.csv",
         new_transactions=None,
         training=None,
-        batching=Batching(),
+        how=How(),
     )
     network.do("train", None, again=False, order="first")
     network.do("train", None, again=True, order="first")  # a bank came back a moment later

@@ -16,7 +16,7 @@ from tests.runs.small_federation import PASSPHRASE
 
 from pv4fad.errors import DataError
 from pv4fad.flower.card import PartyCard, read_card
-from pv4fad.flower.party_folder import PartyFolder
+from pv4fad.flower.party_folder import PartyFolder, PartySettings
 from pv4fad.flower.processes import flower_environment
 from pv4fad.flower.status import Journal
 from pv4fad.parties.identity import Identity
@@ -66,8 +66,36 @@ def test_three_new_parties_are_ready(parties, pv4fad):
         code, said = pv4fad("party", "check", root / folder)
         assert code == 0, said
         assert "│ wrong │" not in said
-    assert "ε = 1" in pv4fad("party", "check", root / "s")[1]
-    assert "ε spent 0 of 3" in pv4fad("party", "check", root / "b")[1]
+    assert "ε = 1, 0.2 % of payments expected" in pv4fad("party", "check", root / "s")[1]
+    said = unwrapped(pv4fad("party", "check", root / "b")[1])
+    assert unwrapped("ε spent 0 of 3") in said
+    assert unwrapped("relies on at most 1 of 1 banks, itself included") in said
+
+
+@pytest.mark.parametrize(("n_banks", "half"), [(1, 1), (2, 1), (3, 2), (25, 13)])
+def test_a_bank_relies_on_half_of_the_banks_that_it_knows_or_on_fewer(n_banks, half):
+    cards = {
+        f"bank{i}": PartyCard(role="bank", name=f"bank{i}", identity="") for i in range(n_banks)
+    }
+    cards |= {name: PartyCard(role=name, name=name, identity="") for name in OTHERS}
+    settings = PartySettings(role="bank", name="bank0")
+    assert settings.most_honest_banks(cards) == half
+    assert settings.model_copy(update={"honest_banks": 1}).most_honest_banks(cards) == 1
+
+
+OTHERS = ("payment-network", "aggregator")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [("alert-share = 0.01", "was trained for 0.002"), ("alert-share = 0", "greater than 0")],
+)
+def test_an_alert_share_that_cannot_be_is_found_before_a_run(parties, pv4fad, line, says):
+    settings = parties[0] / "s" / "party.toml"
+    settings.write_text(f"{line}\n{settings.read_text()}")
+    code, said = pv4fad("party", "check", parties[0] / "s")
+    assert code in (1, 2)
+    assert unwrapped(says) in unwrapped(said)
 
 
 def test_secrets_are_for_their_owner_only_and_not_in_the_card(parties):

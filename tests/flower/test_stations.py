@@ -1,36 +1,42 @@
-"""Stations and relay without Flower: the same model and votes, whatever gets lost on the way."""
+"""Stations and relay without Flower: the same model and alerts, whatever gets lost on the way."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.flower.in_threads import ThreadFederation, transactions_of, write_data
+from tests.flower.in_threads import PAPER, ThreadFederation, transactions_of, write_data
+from tests.runs.small_federation import small_tables
 from tests.test_docs import kinds_in_code
 
+from pv4fad.cli.learned import VOTES_TELL, learned_lines
 from pv4fad.data.loading import load_transactions
-from pv4fad.errors import ProtocolError, StoreError
+from pv4fad.errors import OrderError, ProtocolError, StoreError
 from pv4fad.flower.envelope import Correspondence, Fragment
-from pv4fad.flower.network_member import abandon
+from pv4fad.flower.network_member import NetworkMember, abandon
 from pv4fad.flower.party_folder import read_identity
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.messages import Receipt
 from pv4fad.protocol.wire import MAGIC, Address, decode, encode
 from pv4fad.runs.bank_files import load_bank
 from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.prediction_verification import ScoredData
+from pv4fad.runs.scoring_job import UNKNOWN, JobNotes
+from pv4fad.runs.settings import TrainingSettings
 from pv4fad.runs.verification import compare
-from pv4fad.runs.vote_verification import ScoredData
 
 BANKS = ["bank01", "bank02"]
 
 
 def verified(federation: ThreadFederation, number: int, trained_with=None):
-    """The model, and the votes of the n-th scoring, against a trusted third party.
+    """The model, and the n-th scoring, against a trusted third party.
 
     `trained_with`: the account files at that time, if they were others.
     """
@@ -46,7 +52,7 @@ def verified(federation: ThreadFederation, number: int, trained_with=None):
         ).frame,
         trained_with or accounts,
         federation.stores,
-        scored=ScoredData.read(federation.scenario / "test", accounts, predictions),
+        scored=ScoredData.read(federation.scenario / "test", accounts, predictions, run.name),
     )
 
 
@@ -109,10 +115,34 @@ def troubled(tmp_path_factory):
     federation.close()
 
 
-def test_labels_and_votes_equal_those_of_a_trusted_third_party(troubled):
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory):
+    """The paper's model, trained and scored by votes."""
+    root = tmp_path_factory.mktemp("paper")
+    data = write_data(root / "data", BANKS[:1], small_tables())
+    federation = ThreadFederation(root, data, BANKS[:1], PAPER)
+    with pytest.MonkeyPatch.context() as patch:
+        sealed = record_seals(patch)
+        federation.run("train", 1)
+        federation.run("score", 2)
+    yield federation, sealed
+    federation.close()
+
+
+def test_votes_of_the_papers_model_equal_those_of_a_trusted_third_party(paper):
+    federation, _ = paper
+    result = verified(federation, 1)
+    assert result.all_equal
+    assert {one.what for one in result.exact} >= {"counts", "scores", "OrderingVotes"}
+    (record,) = federation.learned
+    assert record.learned is None
+    assert VOTES_TELL in learned_lines(record)
+
+
+def test_counts_bits_and_alerts_equal_those_of_a_trusted_third_party(troubled):
     result = verified(troubled[0], 1)
     assert result.all_equal
-    assert {one.what for one in result.exact} >= {"counts", "scores", "ordering votes"}
+    assert {one.what for one in result.exact} >= {"counts", "bits", "alerts", "scores"}
     assert all(one.total > 0 for one in result.exact)
 
 
@@ -151,7 +181,7 @@ def test_the_relay_sees_sizes_and_opens_only_what_is_for_the_aggregator(troubled
         assert MAGIC not in fragment.body[:64]
 
 
-def test_the_table_of_what_the_relay_sees_is_right(troubled):
+def test_the_table_of_what_the_relay_sees_is_right(troubled, paper):
     page = Path(__file__).parents[2] / "docs" / "deployment.md"
     lines = page.read_text().split("## What the relay sees")[1].split("##")[0].splitlines()
     rows = [
@@ -163,22 +193,29 @@ def test_the_table_of_what_the_relay_sees_is_right(troubled):
         assert (sees == "sizes") == ("A" not in way)
     sent = {
         (kind, f"{ROLES.get(sender, 'B')} → {ROLES.get(receiver, 'B')}")
-        for kind, sender, receiver, _ in troubled[3].messages.values()
+        for seals in (troubled[3], paper[1])
+        for kind, sender, receiver, _ in seals.messages.values()
     }
-    assert len(sent) >= 18
+    assert len(sent) >= 22
     assert sent <= set(listed)
-    # The others are those of a released model, and of accounts whose bank is unknown.
+    # The others are those of released labels, and of accounts whose bank is unknown.
     left = {("label-masks", "A → S"), ("score-reply", "B → A"), ("score-reply", "A → S")}
     assert set(listed) - sent <= left
     assert {kind for kind, _ in listed} == kinds_in_code()
 
 
-def test_predictions_have_details_and_both_labels(troubled):
+def test_predictions_hold_alerts_and_their_owner_is_told_what_was_learnt(troubled):
     federation = troubled[0]
     (file,) = (federation.root / "predictions").glob("*.csv")
     table = pl.read_csv(file)
-    assert table["OrderingVotes"].sum() > 0
-    assert 0 < (table["Score"] > 0).sum() < table.height
+    assert table.columns == ["MessageId", "Score", "Alert", "Level", "LocalScore", "Reasons"]
+    (record,) = federation.learned
+    assert record.learned is not None
+    assert 0 < record.learned.bank_alerts <= record.learned.alerts == table["Alert"].sum()
+    assert record.learned.accounts_asked == record.accounts_known
+    # The relay reads how far a job is, and nothing of what was found.
+    for status in troubled[1:3]:
+        assert re.fullmatch(r"\w+: \d+ messages, \d+ bytes", status.progress)
 
 
 def test_nothing_is_left_to_resume(troubled):
@@ -208,6 +245,60 @@ def test_a_bank_that_cannot_go_on_stops_the_run_and_keeps_its_reasons(tmp_path, 
     assert member.handle(encode(receipt)) == []
     with pytest.raises(StoreError, match="nothing was interrupted"):
         abandon(network)
+    federation.close()
+
+
+def test_a_bank_refuses_to_rely_on_more_banks_than_it_wants_to(tmp_path, caplog):
+    settings = TrainingSettings(epsilon="1", honest_banks=2)
+    data = write_data(tmp_path / "data", BANKS)
+    federation = ThreadFederation(tmp_path, data, BANKS, settings)
+    with pytest.raises(ProtocolError, match=r"bank0\d: cannot go on \(ParameterError\)"):
+        federation.run("train")
+    assert "honest_banks = 2: bank0" in caplog.text
+    assert "relies on at most 1, itself included" in caplog.text
+    for bank in BANKS:
+        assert not read_ledger(federation.stores[bank]).expenses
+    federation.close()
+
+
+def test_what_was_answered_before_a_scoring_was_given_up_is_not_asked_again(tmp_path):
+    """Given up in the middle of a round, when three tables of four have been answered."""
+    federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS), BANKS)
+    federation.run("train")
+    (run,) = (federation.root / "runs").iterdir()
+    network = federation.stores[PAYMENT_NETWORK]
+    notes, rounds, replies = JobNotes(network, run.name), [], []
+    handle, score = NetworkMember.handle, PaymentNetwork.score
+
+    def handle_three_replies(self, data):
+        if decode(data).kind == "score-reply":
+            replies.append(data)
+            if len(replies) == 4:
+                raise OrderError("on purpose")
+        return handle(self, data)
+
+    def noted(self, run_id, data):
+        rounds.append(data)
+        return score(self, run_id, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PaymentNetwork, "score", noted)
+        with patch.context() as inner:
+            inner.setattr(NetworkMember, "handle", handle_three_replies)
+            with pytest.raises(ProtocolError, match="on purpose"):
+                federation.run("score", 2)
+        federation.stations[PAYMENT_NETWORK].close()
+        known = notes.n_known()
+        abandon(network)
+        assert notes.n_known() == known
+        federation.start(PAYMENT_NETWORK)
+        assert federation.run("score", 3).state == "finished"
+    interrupted, first, *_ = rounds
+    answered = [key for key in interrupted.keys if key not in set(first.keys)]
+    assert 0 < known[0] == len(answered) < len(interrupted.keys)
+    assert set(first.keys) < set(interrupted.keys)
+    assert (notes.known_bits(interrupted.keys, len(rounds) - 1)[:, 0] != UNKNOWN).all()
+    assert verified(federation, 2).all_equal
     federation.close()
 
 

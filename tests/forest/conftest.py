@@ -74,7 +74,7 @@ def make_case(
     )
     features = rng.integers(0, 4, (n_transactions, 4)).astype(np.float32)
     labels = (rng.random(n_transactions) < 0.4).astype(np.int8)
-    forest = build_forest(config, ["a", "b", "c", "d"], features, labels, seed)
+    forest = build_forest(config, ["a", "b", "c", "d"], features, seed)
 
     schema = forest.schema
     home = rng.integers(n_banks, size=n_bare)

@@ -1,5 +1,5 @@
-"""Random trees follow the paper's distribution, templates their design, and neither lets the data
-decide anything that another party could notice."""
+"""Random trees follow the paper's distribution, and the data decides nothing that another party
+could notice."""
 
 from __future__ import annotations
 
@@ -9,17 +9,9 @@ import pytest
 from pv4fad.errors import ParameterError
 from pv4fad.forest.build import build_forest
 from pv4fad.forest.config import ForestConfig
-from pv4fad.forest.cuts import CutRule
 from pv4fad.forest.random_trees import expected_red_leaves
-from pv4fad.forest.shapes import (
-    BOTH_SIDES_NORMAL,
-    ConditionConfig,
-    CutLine,
-    RandomShape,
-    TemplateShape,
-    TreeTemplate,
-)
-from pv4fad.forest.tree import BankNode, Leaf, Side, Split, count_groups, count_leaves
+from pv4fad.forest.shapes import ConditionConfig, RandomShape
+from pv4fad.forest.tree import BankNode, Side, Split, count_groups, count_leaves
 
 NAMES = ["score", "amount", "hour"]
 MILD = tuple(
@@ -31,8 +23,7 @@ def some_data(seed, n=500, n_features=3):
     rng = np.random.default_rng(seed)
     features = rng.normal(seed, 1 + seed, (n, n_features)).astype(np.float32)
     features[:, -1] = rng.integers(24, size=n)
-    labels = (rng.random(n) < 0.1 + 0.5 * (features[:, 0] > 2 * seed)).astype(np.int8)
-    return features, labels
+    return features
 
 
 def shape_of(node):
@@ -67,32 +58,17 @@ def cuts_of(node):
 # --- what others can see ------------------------------------------------------------------------
 
 CONFIGS = {
-    "random": ForestConfig(n_trees=8, shape=RandomShape(height=5, cut_rule=CutRule.QUANTILE)),
-    "random, supervised": ForestConfig(
-        n_trees=4, shape=RandomShape(height=4, conditions=MILD, cut_rule=CutRule.SUPERVISED)
-    ),
+    "random": ForestConfig(n_trees=8, shape=RandomShape(height=5)),
+    "random, two sets": ForestConfig(n_trees=4, shape=RandomShape(height=4, conditions=MILD)),
     "random, redrawn": ForestConfig(
         n_trees=8, shape=RandomShape(height=5), max_groups_per_tree=10, max_distinct_sets=4
-    ),
-    "template": ForestConfig(n_trees=8, shape=TemplateShape.bank_on_top(MILD, "score")),
-    "template, cuts above": ForestConfig(
-        n_trees=3,
-        shape=TemplateShape(
-            templates=(
-                TreeTemplate(
-                    conditions=(None, MILD[0], MILD[1]),
-                    above=(CutLine(feature="score", n_cuts=2),),
-                    below=(CutLine(feature="amount", rule=CutRule.UNIFORM),),
-                ),
-            )
-        ),
     ),
 }
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 def test_what_others_see_does_not_depend_on_the_data(config):
-    forests = [build_forest(config, NAMES, *some_data(seed), seed=7) for seed in (0, 1, 4)]
+    forests = [build_forest(config, NAMES, some_data(seed), seed=7) for seed in (0, 1, 4)]
     for forest in forests:
         assert forest.sizes == config.sizes
         assert len(forest.groups) == config.sizes.n_groups
@@ -108,7 +84,7 @@ def test_what_others_see_does_not_depend_on_the_data(config):
 
 def test_what_others_see_does_not_depend_on_the_seed_either():
     config = CONFIGS["random"]
-    forests = [build_forest(config, NAMES, *some_data(0), seed=seed) for seed in range(4)]
+    forests = [build_forest(config, NAMES, some_data(0), seed=seed) for seed in range(4)]
     real = {sum(count_groups(tree) for tree in forest.trees) for forest in forests}
     assert len(real) > 1
     assert {len(forest.groups) for forest in forests} == {8 * 16}
@@ -132,10 +108,10 @@ def red_leaf_moments(height, n_features, n_conditions):
 
 def test_the_number_of_red_leaves_matches_the_formula_of_the_paper():
     n_features, n_trees, height = 10, 1000, 6
-    features, labels = some_data(0, n=50, n_features=n_features)
+    features = some_data(0, n=50, n_features=n_features)
     names = [str(number) for number in range(n_features)]
     config = ForestConfig(n_trees=n_trees, shape=RandomShape(height=height))
-    forest = build_forest(config, names, features, labels, seed=1)
+    forest = build_forest(config, names, features, seed=1)
     red = np.array([2 * count_groups(tree) for tree in forest.trees])
     expected = expected_red_leaves(height, n_features, 2)
     assert expected * 12 == pytest.approx(511, abs=0.5)
@@ -150,7 +126,7 @@ def test_the_number_of_red_leaves_matches_the_formula_of_the_paper():
 
 def test_random_trees_are_complete_and_have_at_most_one_bank_node_per_path():
     config = ForestConfig(n_trees=40, shape=RandomShape(height=5))
-    forest = build_forest(config, NAMES, *some_data(0), seed=3)
+    forest = build_forest(config, NAMES, some_data(0), seed=3)
     assert all(heights(tree) == {5} for tree in forest.trees)
     # A path with a bank node has one split less: a group stands for two leaves.
     leaves = [count_leaves(tree) + count_groups(tree) for tree in forest.trees]
@@ -160,85 +136,54 @@ def test_random_trees_are_complete_and_have_at_most_one_bank_node_per_path():
 
 def test_a_tree_with_too_many_groups_is_drawn_again_and_an_impossible_maximum_is_named():
     config = CONFIGS["random, redrawn"]
-    forest = build_forest(config, NAMES, *some_data(0), seed=0)
+    forest = build_forest(config, NAMES, some_data(0), seed=0)
     counts = [count_groups(tree) for tree in forest.trees]
     assert max(counts) <= 10
     assert len(forest.groups) == 80
     impossible = ForestConfig(n_trees=1, shape=RandomShape(height=5), max_groups_per_tree=1)
-    features, labels = some_data(0)
+    features = some_data(0)
     with pytest.raises(ParameterError, match="max_groups_per_tree = 1"):
-        build_forest(impossible, ["score"], features[:, :1], labels, seed=0)
+        build_forest(impossible, ["score"], features[:, :1], seed=0)
 
 
 def test_a_larger_forest_begins_with_the_trees_of_a_smaller_one():
     small, large = (
-        build_forest(ForestConfig(n_trees=n, shape=RandomShape(height=3)), NAMES, *some_data(0), 5)
+        build_forest(ForestConfig(n_trees=n, shape=RandomShape(height=3)), NAMES, some_data(0), 5)
         for n in (2, 6)
     )
     assert small.trees == large.trees[:2]
 
 
-@pytest.mark.parametrize("rule", [CutRule.UNIFORM, CutRule.QUANTILE])
-def test_no_leaf_of_a_random_tree_is_empty_by_construction(rule):
+def test_no_leaf_of_a_random_tree_is_empty_by_construction():
     rng = np.random.default_rng(0)
     features = rng.random((200_000, 2)).astype(np.float32)
-    labels = rng.integers(2, size=len(features)).astype(np.int8)
-    config = ForestConfig(n_trees=6, shape=RandomShape(height=3, cut_rule=rule))
-    forest = build_forest(config, ["a", "b"], features, labels, seed=2)
+    config = ForestConfig(n_trees=6, shape=RandomShape(height=3))
+    forest = build_forest(config, ["a", "b"], features, seed=2)
     assert len(np.unique(forest.route(features))) == sum(map(count_leaves, forest.trees))
 
 
-# --- templates ----------------------------------------------------------------------------------
+def features_of(node):
+    match node:
+        case Split(feature, _, below, above):
+            return {feature} | features_of(below) | features_of(above)
+        case BankNode(_, subtree):
+            return features_of(subtree)
+    return set()
 
 
-def test_the_detection_recipe_has_the_bank_on_top_and_cycles_through_conditions_and_cuts():
-    config = ForestConfig(n_trees=7, shape=TemplateShape.bank_on_top(MILD, "score"))
-    forest = build_forest(config, NAMES, *some_data(0, n=5000), seed=0)
-    assert [count_groups(tree) for tree in forest.trees] == [1, 1, 2, 2, 3, 3, 1]
-    sides = [Side.ORDERING, Side.BENEFICIARY] * 3 + [Side.ORDERING]
-    for tree, side in zip(forest.trees, sides, strict=True):
-        assert isinstance(tree, BankNode)
-        assert tree.condition.side is side
-        assert tree.condition.sets == ((0,), (2, 3))
-        assert cuts_of(tree) == sorted(cuts_of(tree))
-    assert forest.n_green == 0
+def test_splits_test_the_named_features_only_and_an_unknown_one_is_refused():
+    def build(*features):
+        shape = RandomShape(height=4, features=features)
+        return build_forest(ForestConfig(n_trees=9, shape=shape), NAMES, some_data(0), seed=0)
 
-
-def test_a_template_puts_conditions_and_green_leaves_into_the_intervals_it_names():
-    forest = build_forest(CONFIGS["template, cuts above"], NAMES, *some_data(0, n=5000), seed=0)
-    for tree in forest.trees:
-        match tree:
-            case Split(0, low, Leaf(), Split(0, high, BankNode(first, _), BankNode(second, _))):
-                assert low < high
-                assert (first.side, second.side) == (Side.ORDERING, Side.BENEFICIARY)
-            case _:
-                raise AssertionError(tree)
-    features = some_data(0, n=5000)[0]
-    tree = forest.trees[0]
-    green = forest.route(features)[:, 0] < 0
-    assert np.array_equal(green, features[:, 0] < np.float32(tree.cut))
-    uniform = {cuts_of(tree)[-1] for tree in forest.trees}
-    assert len(uniform) == 3  # drawn afresh for every tree
-
-
-def test_cuts_on_two_features_cross_and_fixed_levels_are_kept():
-    lines = (
-        CutLine(feature="score", rule=CutRule.QUANTILE, n_cuts=2, levels=(0.5, 0.9)),
-        CutLine(feature="hour", rule=CutRule.UNIFORM, levels=(0.5,)),
+    assert set().union(*map(features_of, build("hour", "score").trees)) == {0, 2}
+    assert build(*NAMES) == build_forest(
+        ForestConfig(n_trees=9, shape=RandomShape(height=4)), NAMES, some_data(0), seed=0
     )
-    shape = TemplateShape(templates=(TreeTemplate(conditions=BOTH_SIDES_NORMAL[:1], below=lines),))
-    features, labels = some_data(0, n=50_000)
-    forest = build_forest(ForestConfig(n_trees=1, shape=shape), NAMES, features, labels, seed=0)
-    share = np.bincount(forest.route(features)[:, 0], minlength=6) / len(features)
-    assert share == pytest.approx([0.25, 0.25, 0.2, 0.2, 0.05, 0.05], abs=0.01)
-
-
-def test_a_template_that_cuts_an_unknown_feature_is_refused():
-    config = ForestConfig(n_trees=1, shape=TemplateShape.bank_on_top(MILD, "scor", n_cuts=(1,)))
     with pytest.raises(ParameterError, match=r"'scor', which is no feature.*score, amount, hour"):
-        build_forest(config, NAMES, *some_data(0), seed=0)
+        build("scor")
 
 
 def test_names_that_do_not_fit_the_features_are_refused():
     with pytest.raises(ParameterError, match="2 names for 3 features"):
-        build_forest(CONFIGS["template"], NAMES[:2], *some_data(0), seed=0)
+        build_forest(CONFIGS["random"], NAMES[:2], some_data(0), seed=0)

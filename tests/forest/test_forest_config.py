@@ -6,14 +6,10 @@ import pytest
 
 from pv4fad.errors import ParameterError
 from pv4fad.forest.config import ForestConfig
-from pv4fad.forest.cuts import CutRule
 from pv4fad.forest.shapes import (
     BOTH_SIDES_NORMAL,
     ConditionConfig,
-    CutLine,
     RandomShape,
-    TemplateShape,
-    TreeTemplate,
 )
 
 MILD = (ConditionConfig(side="ordering", sets=(("00",), ("03", "04"))),)
@@ -38,14 +34,7 @@ ONE, TWO = BOTH_SIDES_NORMAL[0], MILD[0]
             ),
             "2 distinct sets",
         ),
-        (
-            lambda: ForestConfig(
-                n_trees=1,
-                shape=TemplateShape.bank_on_top(MILD, "score"),
-                max_groups_per_tree=2,
-            ),
-            "a template has 3 groups",
-        ),
+        (lambda: RandomShape(height=3, features=()), "features"),
         (lambda: ConditionConfig(side="middle", sets=(("00",),)), "side"),
         (lambda: ConditionConfig(side="ordering", sets=()), "sets"),
         (
@@ -67,16 +56,6 @@ ONE, TWO = BOTH_SIDES_NORMAL[0], MILD[0]
             ),
             "no atom family 'risk'",
         ),
-        (lambda: CutLine(feature="x", n_cuts=3), "n_cuts"),
-        (lambda: CutLine(feature="x", levels=(0.5,)), "supervised cuts take no levels"),
-        (lambda: CutLine(feature="x", rule=CutRule.QUANTILE, levels=(0.5, 0.7)), "n_cuts = 1"),
-        (
-            lambda: CutLine(feature="x", rule=CutRule.QUANTILE, n_cuts=2, levels=(0.7, 0.5)),
-            "ascending",
-        ),
-        (lambda: CutLine(feature="x", rule=CutRule.QUANTILE, levels=(1.0,)), "levels"),
-        (lambda: TreeTemplate(conditions=(ONE, ONE)), "1 intervals"),
-        (lambda: TreeTemplate(conditions=(None,)), "at least one interval"),
         (lambda: ForestConfig(n_trees=1, shape=RandomShape(height=2), epsilon=1), "epsilon"),
     ],
 )
@@ -86,9 +65,7 @@ def test_impossible_configurations_are_refused(make, message):
 
 
 def test_a_configuration_is_immutable_and_survives_json():
-    config = ForestConfig(
-        n_trees=3, slots=("risk",), shape=TemplateShape.bank_on_top(MILD, "score")
-    )
+    config = ForestConfig(n_trees=3, slots=("risk",), shape=RandomShape(height=2, conditions=MILD))
     assert ForestConfig.model_validate_json(config.model_dump_json()) == config
     with pytest.raises(ValueError, match="frozen"):
         config.n_trees = 5
@@ -98,6 +75,6 @@ def test_public_sizes_follow_from_the_configuration():
     random = ForestConfig(n_trees=12, shape=RandomShape(height=6), slots=("risk",)).sizes
     assert (random.n_groups, random.n_sums, random.n_leaves) == (384, 384, 768)
     assert (random.n_distinct_sets, random.n_atoms) == (1, 13)
-    template = ForestConfig(n_trees=36, shape=TemplateShape.bank_on_top(MILD, "score")).sizes
-    assert (template.n_groups, template.n_sums, template.n_leaves) == (108, 216, 324)
-    assert template.n_distinct_sets == 2
+    two_sets = ForestConfig(n_trees=36, shape=RandomShape(height=3, conditions=MILD)).sizes
+    assert (two_sets.n_groups, two_sets.n_sums, two_sets.n_leaves) == (144, 288, 432)
+    assert two_sets.n_distinct_sets == 2

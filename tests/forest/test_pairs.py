@@ -1,4 +1,4 @@
-"""Which pairs count: the account's own tree, the tested side, the ladder, the bound."""
+"""Which pairs count: the account's own tree, the tested side, under-sampling, the bound."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.forest.counts import green_labels, group_counts
-from pv4fad.forest.pairs import AccountIndex, CountConfig, choose_pairs, ladder
+from pv4fad.forest.pairs import AccountIndex, CountConfig, choose_pairs, undersampling_rates
 
 UNBOUNDED = CountConfig(bound=1_000_000)
 
@@ -55,7 +55,7 @@ def test_an_account_teaches_its_own_tree_only(make_case):
     assert np.array_equal(tree, case.accounts.tree_of[case.accounts.bare_of[pairs.key]])
 
 
-def test_the_ladder_thins_label_0_at_the_rate_of_the_tree_and_keeps_label_1(make_case):
+def test_under_sampling_thins_label_0_at_the_rate_of_the_tree_and_keeps_label_1(make_case):
     case = make_case(2, n_transactions=20_000)
     rates = (1.0, 0.25, 0.0)
     everything = pairs_of(case, UNBOUNDED)
@@ -75,13 +75,13 @@ def test_the_ladder_thins_label_0_at_the_rate_of_the_tree_and_keeps_label_1(make
             assert abs(after - expected) <= spread
 
 
-def test_ladder_rates_fall_geometrically():
-    rates = ladder(3, 0.1, 0.001)
+def test_under_sampling_rates_fall_geometrically():
+    rates = undersampling_rates(3, 0.1, 0.001)
     assert rates == pytest.approx((0.1, 0.01, 0.001))
-    assert ladder(36)[0] == pytest.approx(0.3)
+    assert undersampling_rates(36)[0] == pytest.approx(0.3)
 
 
-def test_green_leaves_use_all_transactions_whatever_the_ladder_and_bound(make_case):
+def test_green_leaves_use_all_transactions(make_case):
     case = make_case(4)
     ones = np.zeros(case.forest.n_green, int)
     zeros = ones.copy()
@@ -92,6 +92,21 @@ def test_green_leaves_use_all_transactions_whatever_the_ladder_and_bound(make_ca
     found = green_labels(case.forest, case.codes, case.labels)
     assert np.array_equal(found, ones > zeros)
     assert set(found.tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("weights", [(1, 1), (3, 2)])
+def test_a_green_leaf_weighs_label_0_by_the_rate_of_its_tree(make_case, weights):
+    case, rates = make_case(4), (1.0, 0.5, 0.0)
+    balance = np.zeros(case.forest.n_green)
+    for row, label in zip(case.codes.tolist(), case.labels, strict=True):
+        for code, rate in zip(row, rates, strict=True):
+            if code < 0:
+                balance[-1 - code] += weights[1] if label else -weights[0] * rate
+    found = green_labels(case.forest, case.codes, case.labels, weights, rates)
+    assert np.array_equal(found, balance > 0)
+    assert not np.array_equal(found, green_labels(case.forest, case.codes, case.labels, weights))
+    with pytest.raises(ParameterError, match="2 rates for 3 trees"):
+        green_labels(case.forest, case.codes, case.labels, weights, rates[:2])
 
 
 def test_no_pairs_give_empty_vectors(make_case):

@@ -173,7 +173,7 @@ def test_sets_that_are_empty_overlap_or_are_out_of_order_are_refused(sets):
 
 
 @pytest.mark.parametrize(
-    "sizes", [(0, 1, 1, 1, 1), (1, 0, 1, 1, 1), (1, 1, 3, 3, 3), (1, 1, 2, 1, 3), (1, 1, 1, 1, 0)]
+    "sizes", [(0, 1, 1, 1, 1), (1, 0, 1, 1, 1), (1, 1, 4, 4, 4), (1, 1, 2, 1, 3), (1, 1, 1, 1, 0)]
 )
 def test_impossible_public_sizes_are_refused(sizes):
     with pytest.raises(ParameterError, match=r"n_|groups_per_tree"):

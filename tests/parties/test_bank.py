@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.protocol.recording import Event, Recording, changed, recorded_run
+from tests.protocol.recording import Event, Recording, changed, party_with, recorded_run
+from tests.protocol.test_default_views import recorded
 
 import pv4fad.parties.bank
 from pv4fad.errors import BudgetError, DataError, OrderError, ParameterError, ProtocolError
@@ -34,8 +35,12 @@ NOW = datetime.now(UTC)
 
 
 @pytest.fixture(scope="module")
-def run() -> Recording:
-    return recorded_run()
+def run(request) -> Recording:
+    """Of the default model, unless a test says something else."""
+    return recorded_run() if getattr(request, "param", "counts") == "sealed" else recorded(1)
+
+
+sealed = pytest.mark.parametrize("run", ["sealed"], indirect=True)
 
 
 def ledger_of(party: Party) -> Ledger:
@@ -99,11 +104,13 @@ def test_epsilon_is_spent_once_by_a_finished_run_and_not_before_the_release(run)
     for bank in run.world.federation.banks:
         (expense,) = ledger_of(bank).expenses
         assert (expense.run_id, expense.epsilon) == (run.world.parameters.run_id, 1)
-        assert expense.sensitivity == run.world.parameters.bound
+        assert expense.sensitivity == run.world.parameters.sensitivity == 2
+        assert expense.honest_banks == 2
         assert expense.account_file == f"version 1 of {bank.name}"
-    for event in run.events:
-        if event.receiver.name == "bank01" and event.kind is not LabelMasks:
-            assert ledger_of(event.party()).spent == 0
+    mine = [event for event in run.events if event.receiver.name == "bank01"]
+    until_release = mine.index(release(run)) + 1
+    assert {ledger_of(event.party()).spent for event in mine[:until_release]} == {0}
+    assert {ledger_of(event.party()).spent for event in mine[until_release:]} == {1}
     assert NoisySums in [type(one) for one in release(run).answers()]
 
 
@@ -128,6 +135,23 @@ def test_a_death_between_commit_and_sending_keeps_it_spent_once(run, monkeypatch
     assert ledger_of(party).spent == 1
 
 
+def test_noise_is_drawn_once_for_a_run(run):
+    """Two draws of noise for the same sums would tell more than one: also after a restart."""
+    event = release(run)
+    party = event.party()
+    drawn = []
+    party._noise = lambda parameters: drawn.append(1) or np.arange(parameters.sizes.n_sums)
+    first = party.handle(event.data)
+    assert drawn == [1]
+    party._noise = lambda parameters: drawn.append(2) or np.ones(parameters.sizes.n_sums, np.int64)
+    restarted = party_with(party, party.store._records)
+    assert party.handle(event.data) == restarted.handle(event.data) == first
+    assert first[-1] in restarted.unanswered()
+    with pytest.raises(OrderError):
+        restarted.handle(changed(event.message, index=1))
+    assert drawn == [1]
+
+
 def test_a_death_before_the_commit_spends_nothing_and_sends_nothing(run, monkeypatch):
     event = release(run)
     party = event.party()
@@ -148,7 +172,7 @@ def test_a_release_that_another_run_left_no_budget_for_is_refused(run):
     event = release(run)
     party = event.party()
     with party.store.transaction() as tx:
-        spend(tx, Expense("another", Fraction(1, 2), 1, "unit", "per-bank", "file", NOW))
+        spend(tx, Expense("another", Fraction(1, 2), 1, "unit", "per-bank", "file", NOW, 1))
     before = dict(party.store._records)
     with pytest.raises(BudgetError, match=r"0\.5 of this bank's limit 1 is left"):
         party.handle(event.data)
@@ -171,7 +195,7 @@ def test_the_noise_has_the_scale_of_the_run(run, monkeypatch, noise, mechanism, 
     parameters = run.world.parameters.model_copy(update={"noise": noise, "epsilon": "3/4"})
     (bank, *_) = run.world.federation.banks
     assert pv4fad.parties.bank.Bank._noise(bank, parameters) == "drawn"
-    assert asked == [(Fraction(3, 4), parameters.bound, *honest, parameters.sizes.n_sums)]
+    assert asked == [(Fraction(3, 4), parameters.sensitivity, *honest, parameters.sizes.n_sums)]
 
 
 def test_the_noise_is_drawn_anew_and_is_off_only_if_the_run_says_so(run):
@@ -211,6 +235,7 @@ def test_the_account_file_may_not_change_during_a_match(run, kind):
 # Labels.
 
 
+@sealed
 def test_label_shares_of_a_released_model_are_not_for_banks(run):
     event = run.of(LabelMasks, "bank01")[0]
     party = event.party()
@@ -221,6 +246,7 @@ def test_label_shares_of_a_released_model_are_not_for_banks(run):
         party.handle(event.data)
 
 
+@sealed
 def test_label_shares_come_once(run):
     event = run.of(LabelMasks, "bank01")[0]
     party = event.party()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.protocol.recording import Event, Recording, changed, party_with, recorded_run
+from tests.protocol.test_default_views import recorded
 
 from pv4fad.errors import CiphertextError, OrderError, ParameterError, ProtocolError, WireError
 from pv4fad.parties.identity import Identity
@@ -16,15 +17,18 @@ from pv4fad.protocol.messages import (
     EncryptedTable,
     LabelMasks,
     MaskedProducts,
+    NoisyCounts,
     NoisySums,
     Receipt,
     Roster,
     RunProposal,
     SharedLabels,
 )
+from pv4fad.protocol.scoring_messages import ScoreQuery, ScoreReply
+from pv4fad.protocol.wire import encode
 
 PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
-KINDS = (
+BOTH = (
     RunProposal,
     BankKeys,
     Roster,
@@ -33,26 +37,49 @@ KINDS = (
     BlindedIndicators,
     MaskedProducts,
     NoisySums,
-    BlindedSums,
-    EncryptedDigits,
-    SharedLabels,
-    LabelMasks,
 )
+# Counts: training and a round of questions.  Sealed: training of the paper's model.
+MODELS = {
+    "counts": (*BOTH, NoisyCounts, ScoreQuery, ScoreReply),
+    "sealed": (*BOTH, BlindedSums, EncryptedDigits, SharedLabels, LabelMasks),
+}
+SUMS = {"counts": NoisyCounts, "sealed": BlindedSums}
 # Where a message carries ciphertexts or residues.
 CIPHERTEXTS = [
-    (EncryptedTable, "planes"),
-    (BlindedIndicators, "indicators"),
-    (BlindedIndicators, "encrypted_shares"),
-    (MaskedProducts, "ciphertexts"),
-    (EncryptedDigits, "one_hot"),
+    ("counts", EncryptedTable, "planes"),
+    ("counts", BlindedIndicators, "indicators"),
+    ("counts", BlindedIndicators, "encrypted_shares"),
+    ("counts", MaskedProducts, "ciphertexts"),
+    ("counts", ScoreQuery, "ciphertexts"),
+    ("sealed", EncryptedDigits, "one_hot"),
 ]
-RESIDUES = [NoisySums, BlindedSums, LabelMasks]
-by_name = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+RESIDUES = [
+    ("counts", NoisySums),
+    ("counts", NoisyCounts),
+    ("counts", ScoreReply),
+    ("sealed", NoisySums),
+    ("sealed", BlindedSums),
+    ("sealed", LabelMasks),
+]
+
+
+def with_run(names: str, cases: list[tuple]) -> pytest.MarkDecorator:
+    """The first of the names is `run`, given as a model."""
+    return pytest.mark.parametrize(names.split(), cases, indirect=["run"])
+
+
+each_model = pytest.mark.parametrize("run", MODELS, indirect=True)
+by_name = with_run("run kind", [(run, kind) for run, kinds in MODELS.items() for kind in kinds])
 
 
 @pytest.fixture(scope="module")
-def run() -> Recording:
-    return recorded_run()
+def run(request) -> Recording:
+    """Of the default model, unless a test says something else."""
+    return recorded_run() if getattr(request, "param", "counts") == "sealed" else recorded(1)
+
+
+def model_of(run: Recording) -> str:
+    return run.world.parameters.mode
 
 
 def refuses(event: Event, data: bytes, error: type[Exception], match: str = ".") -> None:
@@ -86,7 +113,8 @@ def test_a_repeated_id_with_other_content_is_refused(run, kind):
 def any_order(first: Event, second: Event) -> bool:
     """Several parties answer the proposal, several banks send sums: in whatever order.
 
-    And the last bank's receipt can be overtaken by what follows from its sums.
+    And a bank's last receipt can be overtaken by what follows from the sums, as in a round all
+    receipts by the sum of the answers.  A bank may be asked about its tables in any order.
     """
     kinds = {first.kind, second.kind}
     receipts = [event.message for event in (first, second) if event.kind is Receipt]
@@ -95,11 +123,22 @@ def any_order(first: Event, second: Event) -> bool:
     return (
         kinds == {NoisySums}
         or (kinds <= {BankKeys, Receipt} and of_proposal)
-        or (kinds == {Receipt, BlindedSums} and of_last_sums and "bank02" in receipts[0].of)
+        or (kinds in OVERTAKING and of_last_sums and "bank02" in receipts[0].of)
+        or kinds == {ScoreQuery}
+        or (first.message.address.epoch == second.message.address.epoch == 1 and of_sum(second))
+        or (kinds == {ScoreReply} and first.receiver.name == "aggregator")
     )
 
 
-@pytest.mark.parametrize("receiver", PARTIES)
+OVERTAKING = ({Receipt, BlindedSums}, {Receipt, NoisyCounts})
+
+
+def of_sum(event: Event) -> bool:
+    """The answers of all banks about the broadcast table, added up."""
+    return event.kind is ScoreReply and event.message.address.sender == "aggregator"
+
+
+@with_run("run receiver", [(run, receiver) for run in MODELS for receiver in PARTIES])
 def test_a_message_before_its_time_is_refused(run, receiver):
     """Every message of the run, at every earlier moment of its receiver."""
     mine = [event for event in run.events if event.receiver.name == receiver]
@@ -112,7 +151,7 @@ def test_a_message_before_its_time_is_refused(run, receiver):
     assert tried >= len(mine) - 2
 
 
-@pytest.mark.parametrize("receiver", PARTIES)
+@with_run("run receiver", [(run, receiver) for run in MODELS for receiver in PARTIES])
 def test_a_message_after_its_time_changes_nothing(run, receiver):
     """Handled before: its stored answer, or none if that is known to have arrived."""
     mine = [event for event in run.events if event.receiver.name == receiver]
@@ -137,21 +176,24 @@ def test_a_message_from_the_wrong_sender_is_refused(run, kind):
     for event in run.of(kind):
         for other in (*PARTIES, "bank03"):
             data = changed(event.message, sender=other)
-            answers_in_any_order = (
-                event.kind in (NoisySums, BankKeys) and other in run.world.parameters.banks
+            answers_in_any_order = other in run.world.parameters.banks and (
+                event.kind in (NoisySums, BankKeys)
+                or (event.kind is ScoreReply and event.receiver.name == "aggregator")
             )
             if data != event.data and not answers_in_any_order:
                 refuses(event, data, ProtocolError)
 
 
+@each_model
 def test_keys_and_sums_of_one_bank_do_not_pass_for_those_of_another(run):
     """They may come in any order, so it is the content that shows it."""
     for event in run.of(BankKeys):
         (other,) = {"bank01", "bank02"} - {event.message.address.sender}
         refuses(event, changed(event.message, sender=other), ProtocolError)
-    second = run.of(NoisySums)[1]
-    (other,) = {"bank01", "bank02"} - {second.message.address.sender}
-    refuses(second, changed(second.message, sender=other), OrderError, "came before")
+    for kind in (NoisySums, ScoreReply):
+        for second in run.of(kind, "aggregator")[1:]:
+            (other,) = {"bank01", "bank02"} - {second.message.address.sender}
+            refuses(second, changed(second.message, sender=other), OrderError, "came before")
 
 
 @by_name
@@ -170,7 +212,7 @@ def test_a_truncated_or_lengthened_message_is_refused(run, kind):
         refuses(event, data, WireError)
 
 
-@pytest.mark.parametrize(("kind", "field"), CIPHERTEXTS)
+@with_run("run kind field", CIPHERTEXTS)
 def test_a_ciphertext_too_few_or_too_many_is_refused(run, kind, field):
     event = run.of(kind)[0]
     message = event.message
@@ -183,7 +225,7 @@ def foreign_ciphertexts(run: Recording, right: bytes) -> list[bytes]:
     """Truncated, damaged, of another ring, of another level: never of use, whatever is expected."""
     indicators = run.of(BlindedIndicators)[0].message
     others = (
-        run.of(EncryptedDigits)[0].message.one_hot[0],
+        *(event.message.one_hot[0] for event in run.of(EncryptedDigits)),
         indicators.indicators[0],
         indicators.encrypted_shares[0],
         run.of(MaskedProducts)[0].message.ciphertexts[0],
@@ -199,7 +241,7 @@ def foreign_ciphertexts(run: Recording, right: bytes) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize(("kind", "field"), CIPHERTEXTS)
+@with_run("run kind field", CIPHERTEXTS)
 def test_a_ciphertext_that_is_not_of_the_expected_kind_is_refused(run, kind, field):
     event = run.of(kind)[0]
     message = event.message
@@ -208,22 +250,65 @@ def test_a_ciphertext_that_is_not_of_the_expected_kind_is_refused(run, kind, fie
         refuses(event, changed(message, **{field: (*there[:-1], wrong)}), CiphertextError)
 
 
+@pytest.mark.parametrize("run", ["sealed"], indirect=True)
 def test_label_shares_that_are_not_a_ciphertext_are_refused(run):
     (event,) = run.of(SharedLabels)
     for wrong in foreign_ciphertexts(run, event.message.ciphertext):
         refuses(event, changed(event.message, ciphertext=wrong), CiphertextError)
 
 
-@pytest.mark.parametrize("kind", RESIDUES)
+@with_run("run kind", RESIDUES)
 def test_residues_out_of_range_or_in_a_wrong_number_are_refused(run, kind):
-    event = run.of(kind)[0]
+    # How many answers there are about a table the aggregator need not know; it compares banks.
+    event = run.of(kind)[0] if kind is not ScoreReply else run.of(kind, "payment-network")[0]
     t, there = run.world.parameters.plain_modulus, event.message.residues
     beyond = there.copy()
     beyond[-1] = t
     huge = there.copy()
-    huge[0] = 2**64 - 1
+    huge[0] = np.iinfo(there.dtype).max
     for wrong in (beyond, huge, there[:-1], np.append(there, there[:1]), there.reshape(1, -1)):
         refuses(event, changed(event.message, residues=wrong), ProtocolError)
+
+
+def test_answers_of_different_length_are_not_added_up(run):
+    """About one table: the aggregator refuses the second bank's, whichever is wrong."""
+    first, second = run.of(ScoreReply, "aggregator")
+    there = second.message.residues
+    for wrong in (there[:-1], np.append(there, there[:1]), there[:0]):
+        refuses(second, changed(second.message, residues=wrong), ProtocolError, "as many values")
+    for event in (first, second):
+        beyond = event.message.residues.copy()
+        beyond[0] = run.world.parameters.plain_modulus
+        refuses(event, changed(event.message, residues=beyond), ProtocolError, "outside")
+
+
+def test_a_query_without_layers_or_with_too_many_is_refused(run):
+    event = run.of(ScoreQuery)[0]
+    for wrong in (0, 2):
+        refuses(event, changed(event.message, n_layers=wrong), ProtocolError)
+
+
+def test_a_query_about_a_table_of_another_bank_is_refused(run):
+    event = run.of(ScoreQuery, "bank01")[0]
+    refuses(event, changed(event.message, table_id="bank02"), ProtocolError, "not a table of")
+
+
+def test_an_answer_belongs_to_the_round_the_table_and_the_part_that_were_asked_about(run):
+    for event in run.of(ScoreReply, "payment-network"):
+        table = "bank01" if event.message.address.table_id == "bank02" else "bank02"
+        for change in ({"epoch": 0}, {"epoch": 2}, {"index": 1}, {"table_id": table}):
+            refuses(event, changed(event.message, **change), ProtocolError)
+
+
+@each_model
+def test_what_follows_from_the_sums_is_that_of_the_model(run):
+    """Counts where labels are to stay hidden, or the other way round."""
+    (event,) = run.of(SUMS[model_of(run)])
+    (other,) = set(SUMS.values()) - {event.kind}
+    sizes = run.world.parameters.sizes
+    n = sizes.n_sums if other is NoisyCounts else sizes.n_leaves
+    message = other(event.message.address, np.zeros(n, np.uint64))
+    refuses(event, encode(message), ProtocolError, "not of this model")
 
 
 @pytest.mark.parametrize("receiver", ["bank01", "aggregator"])
@@ -241,7 +326,7 @@ def test_a_proposal_with_unfit_parameters_is_refused(run, receiver):
         b"",
         b"{}",
         b"\xff",
-        event.message.parameters.replace(b'"bound":3', b'"bound":0'),
+        event.message.parameters.replace(b'"bound":1', b'"bound":0'),
     ):
         refuses(event, changed(event.message, parameters=wrong), ParameterError)
 
@@ -275,17 +360,20 @@ def test_a_roster_with_a_foreign_signing_key_is_refused(run):
         refuses(event, changed(event.message, identities=wrong), ProtocolError, match)
 
 
+@each_model
 def test_a_receipt_of_something_else_is_refused(run):
     for event in run.of(Receipt):
         refuses(event, changed(event.message, of="something else"), ProtocolError, "something else")
 
 
+@each_model
 def test_the_receipt_of_the_last_sums_may_be_late_but_only_once_and_only_that_one(run):
     """Another transport can deliver the aggregator's message first."""
-    (comparison,) = run.of(BlindedSums)
-    late = [e for e in run.of(Receipt) if e.message.address.sender == "bank02"][-1]
+    (sums,) = run.of(SUMS[model_of(run)])
+    receipts = [e for e in run.of(Receipt) if e.message.address.sender == "bank02"]
+    late = [e for e in receipts if e.message.address.epoch == 0][-1]
     party = late.party()
-    assert party.handle(comparison.data)
+    assert len(party.handle(sums.data)) == (model_of(run) == "sealed")
     after = dict(party.store._records)
     with pytest.raises(ProtocolError):
         party.handle(changed(late.message, table_id="bank02"))
@@ -297,18 +385,22 @@ def test_the_receipt_of_the_last_sums_may_be_late_but_only_once_and_only_that_on
     assert party.handle(late.data) == []
 
 
+@each_model
 def test_training_has_no_other_epoch(run):
     """Another epoch would be another message id, and could be answered a second time."""
-    for kind in KINDS:
-        for event in run.of(kind):
+    for event in run.events:
+        if event.message.address.epoch == 0:
             refuses(event, changed(event.message, epoch=1), ProtocolError)
 
 
+@each_model
 def test_what_has_not_arrived_is_waiting_at_its_sender(run):
     """At every moment of the run: so that after a crash it can be sent again."""
     state = {"payment-network": run.of(Receipt, "payment-network")[0].before}
     for event in run.events:
         sender = event.message.address.sender
+        if event.kind is ScoreQuery and event.data in run.begun.replies:
+            state["payment-network"] = run.begun.after
         (party,) = (one for one in parties_of(run) if one.name == sender)
         assert event.data in party_with(party, state[sender]).unanswered()
         state[event.receiver.name] = event.after
@@ -319,6 +411,7 @@ def parties_of(run: Recording):
     return (federation.payment_network, federation.aggregator, *federation.banks)
 
 
+@each_model
 def test_what_has_arrived_is_not_kept_for_ever(run):
     """The encrypted tables are the bulk: of each bank at most the last one is still there."""
     for event in run.events:

@@ -3,16 +3,19 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from math import inf
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pv4fad.errors import BudgetError, ParameterError, StoreError
+from pv4fad.parties.bank_release import expense_of
 from pv4fad.parties.disk_store import DiskStore
 from pv4fad.parties.sealing import Passphrase, insecure_fast_scrypt_for_tests
 from pv4fad.parties.store import MemoryStore
-from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
+from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon, upper_text
 from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, require_affordable, set_limit, spend
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -21,7 +24,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def expense(run="run-1", amount="1", account_file="version-1", **changes):
     noise = "none" if amount == "none" else "distributed"
     unit = "one account record at one bank"
-    entry = Expense(run, parse_epsilon(amount), 2, unit, noise, account_file, NOW)
+    entry = Expense(run, parse_epsilon(amount), 2, unit, noise, account_file, NOW, 1)
     return replace(entry, **changes)
 
 
@@ -55,7 +58,7 @@ def test_expenses_add_up_over_all_versions_of_the_account_file():
 
 def test_an_entry_is_read_as_it_was_written():
     store = bank("3")
-    entry = expense(amount="1/3", noise="per-bank", unit="one record “ü”", sensitivity=6)
+    entry = expense(amount="1/3", unit="one record “ü”", sensitivity=6, honest_banks=3)
     pay(store, entry)
     assert read_ledger(store).expenses == (entry,)
 
@@ -109,6 +112,7 @@ def test_a_run_spends_once_however_often_it_is_continued():
         {"epsilon": Fraction(1, 2)},
         {"sensitivity": 3},
         {"noise": "per-bank"},
+        {"honest_banks": 2},
         {"account_file": "version-2"},
         {"unit": "something else"},
     ],
@@ -119,6 +123,24 @@ def test_a_run_cannot_release_again_on_other_terms(change):
     with pytest.raises(BudgetError, match="run-1 has already spent ε = 1 here"):
         pay(store, expense(**change))
     assert read_ledger(store).spent == 1
+
+
+def test_an_expense_knows_the_epsilon_that_holds_if_no_other_bank_is_honest():
+    assert expense().epsilon_alone == 1
+    assert f"{expense(honest_banks=13).epsilon_alone:.1f}" == "6.1"
+    assert expense(noise="per-bank").epsilon_alone == 1
+    assert expense(amount="none").epsilon_alone == inf
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "noise", "relied_on"),
+    [(Fraction(1), "distributed", 3), (Fraction(1), "per-bank", 1), ("none", "none", 1)],
+)
+def test_a_release_is_entered_with_the_banks_that_its_noise_relies_on(epsilon, noise, relied_on):
+    run = SimpleNamespace(
+        run_id="run-1", exact_epsilon=epsilon, sensitivity=2, noise=noise, honest_banks=3
+    )
+    assert expense_of(run, "version-1").honest_banks == relied_on
 
 
 def test_a_bank_without_a_limit_spends_nothing():
@@ -195,7 +217,7 @@ def test_the_ledger_outlives_the_process(tmp_path):
 
 def test_entries_of_another_version_or_a_gap_are_refused():
     for key, value, reason in (
-        ("permanent/ledger/000000000", b'{"version": 2, "kind": "x"}', "version 2, .* uses 1"),
+        ("permanent/ledger/000000000", b'{"version": 1, "kind": "x"}', "version 1, .* uses 2: use"),
         ("permanent/ledger/000000001", b"{}", "entry 1 is missing"),
     ):
         store = bank()
@@ -229,6 +251,8 @@ def test_what_is_spent_never_exceeds_the_limit(amounts, limit):
         {"epsilon": "none"},
         {"noise": "none"},
         {"sensitivity": 0},
+        {"honest_banks": 0},
+        {"honest_banks": 2, "noise": "per-bank"},
         {"time": datetime(2026, 1, 1)},
     ],
 )
@@ -259,6 +283,14 @@ def test_epsilon_is_read_exactly(text, value):
 def test_what_is_not_plainly_a_number_is_no_epsilon(text):
     with pytest.raises(ParameterError, match="expected a number"):
         parse_epsilon(text)
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [(1.1, "1.10"), (1.671, "1.68"), (2.0, "2.00"), (1e-18, "0.01"), (inf, "none")],
+)
+def test_a_bound_is_never_shown_smaller_than_it_is(bound, text):
+    assert upper_text(bound, 2) == text
 
 
 @given(st.fractions(0, 10**6, max_denominator=10**6))

@@ -25,7 +25,7 @@ def folder(tmp_path, monkeypatch):
     ):
         set_limit(tx, Fraction(3), NOW)
         unit = "one account record at one bank"
-        spend(tx, Expense("run-1", Fraction(5, 4), 2, unit, "per-bank", "fingerprint", NOW))
+        spend(tx, Expense("run-1", Fraction(5, 4), 2, unit, "distributed", "fingerprint", NOW, 3))
     return tmp_path / "bank"
 
 
@@ -37,11 +37,35 @@ def ledger(command_line):
 def test_show_prints_every_expense_the_limit_and_what_is_left(folder, ledger):
     code, text, _ = ledger("show", folder)
     assert code == 0
-    for part in ("Ledger of bank-a", "run-1", "1.25", "per-bank", "2026-01-02 03:04:05"):
+    for part in ("Ledger of bank-a", "run-1", "1.25", "distributed", "2026-01-02", "03:04:05"):
         assert part in text
     assert "spent 1.25, limit 3, left 1.75" in text
     assert "unit of privacy: one account record at one bank" in text
     assert "Scoring is outside the ε claim" in " ".join(text.split())
+    assert "above 2" not in text
+
+
+def test_show_says_what_epsilon_means_if_no_other_bank_is_honest(folder, ledger):
+    """Rounded up: 3.3741…, 0.77729… and 0.96688…."""
+    _, text, _ = ledger("show", folder)
+    cells = [[cell.strip() for cell in line.split("│")] for line in text.splitlines()]
+    rows = [row[5:8] for row in cells if len(row) > 8]
+    assert rows[:2] == [["3", "1.25", "77.8 %"], ["1", "3.38", "96.7 %"]]
+    assert "H = 1 is the case that no other bank does" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(("amount", "guess"), [(Fraction(9, 4), "90.5 %"), ("none", "100.0 %")])
+def test_show_warns_of_a_run_that_claims_little(folder, ledger, amount, guess):
+    noise = "none" if amount == "none" else "per-bank"
+    with (
+        DiskStore.open(folder, Passphrase(PASSPHRASE)) as store,
+        store.transaction() as tx,
+    ):
+        set_limit(tx, "none", NOW)
+        spend(tx, Expense("run-2", amount, 2, "one account record", noise, "fingerprint", NOW, 1))
+    _, text, _ = ledger("show", folder)
+    assert guess in text
+    assert "a run that claims an ε above 2, or none, protects a record little" in text
 
 
 def test_show_json_is_one_document_with_exact_amounts(folder, ledger):
@@ -55,7 +79,11 @@ def test_show_json_is_one_document_with_exact_amounts(folder, ledger):
             "epsilon": "1.25",
             "sensitivity": 2,
             "unit": "one account record at one bank",
-            "noise": "per-bank",
+            "noise": "distributed",
+            "honest_banks": 3,
+            "epsilon_alone": pytest.approx(3.3741, abs=1e-4),
+            "guessing_bound": pytest.approx(0.7773, abs=1e-4),
+            "guessing_bound_alone": pytest.approx(0.9669, abs=1e-4),
             "account_file": "fingerprint",
             "time": "2026-01-02T03:04:05+00:00",
         }

@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+from tests.protocol.class_world import ClassWorld, make_class_world
 from tests.protocol.world import KnownNoiseBank, World, make_world
 
 from pv4fad.parties.disk_store import DiskStore
@@ -44,35 +45,42 @@ def create_stores(folder: Path) -> None:
             tx.put(_IDENTITY, Identity.generate(name).to_bytes())
 
 
-def open_world(folder: Path) -> tuple[World, np.ndarray]:
+def open_world(folder: Path, model: str) -> tuple[World | ClassWorld, np.ndarray]:
     """The parties with their stores as they are on disk, and the noise that the banks add."""
     stores = {name: DiskStore.open(folder / name, PASSPHRASE) for name in PARTIES}
-    world = make_world(
-        SEED,
-        n_banks=2,
-        epsilon=Fraction(1),
-        noise="per-bank",
-        bank_class=KnownNoiseBank,
-        store_of=stores.__getitem__,
-        identity_of=lambda name: Identity.from_bytes(stores[name].get(_IDENTITY)),
-    )
+    parties = {
+        "bank_class": KnownNoiseBank,
+        "store_of": stores.__getitem__,
+        "identity_of": lambda name: Identity.from_bytes(stores[name].get(_IDENTITY)),
+    }
+    rng = np.random.default_rng(SEED)
+    world: World | ClassWorld
+    if model == "paper":
+        world = make_world(SEED, n_banks=2, epsilon=Fraction(1), noise="per-bank", **parties)
+        noise = world.inject_noise(rng)
+    else:
+        world = make_class_world(SEED, epsilon=Fraction(1), honest_banks=2, **parties)
+        shares = rng.integers(-20, 21, (2, world.parameters.sizes.n_sums))
+        for bank, share in zip(world.federation.banks, shares, strict=True):
+            bank.chosen_noise = share
+        noise = shares.sum(axis=0)
     begun = [key for key in stores["payment-network"].keys("run/") if key.endswith("/parameters")]
     if begun:
         world.parameters = RunParameters.from_json(stores["payment-network"].get(begun[0]))
-    return world, world.inject_noise(np.random.default_rng(SEED))
+    return world, noise
 
 
-def close(world: World) -> None:
+def close(world: World | ClassWorld) -> None:
     federation = world.federation
     for party in (federation.payment_network, federation.aggregator, *federation.banks):
         party.store.close()
 
 
-def train_or_resume(folder: Path, kill: Kill | None) -> None:
+def train_or_resume(folder: Path, model: str, kill: Kill | None) -> None:
     """Carry the run to its end, or die."""
     if kill is not None:
         _die_at(kill)
-    world, _ = open_world(folder)
+    world, _ = open_world(folder, model)
     log = os.open(folder / "sent", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(message: Message, _: int) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 from tests.forest.conftest import Case
+from tests.protocol.class_world import ClassWorld
 from tests.protocol.world import World, make_world
 
 from pv4fad.federation import Federation
@@ -17,6 +19,8 @@ from pv4fad.parties.bank import Bank
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.parties.store import MemoryStore
+
+AnyWorld = TypeVar("AnyWorld", World, ClassWorld)
 
 TRAIN_ROWS = 60  # of 120: so some accounts of the others are new
 
@@ -30,12 +34,12 @@ def trained(seed: int, **options: object) -> World:
 
 
 def again(
-    world: World,
+    world: AnyWorld,
     *,
     copies: bool = True,
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
     store_of: Callable[[str], MemoryStore] = MemoryStore,
-) -> World:
+) -> AnyWorld:
     """The parties anew, as after a restart, around their stores or around copies of them."""
     federation, pool = world.federation, world.federation.payment_network.pool
 
@@ -54,6 +58,7 @@ def again(
             records=bank._records,
             identity=bank._identity,
             signing_keys=bank._signing_keys,
+            honest_banks=bank._honest_banks,
             layers_per_day=layers_per_day,
         )
         for bank in federation.banks
@@ -73,4 +78,4 @@ def expected_votes(world: World, case: Case) -> np.ndarray:
     """What the trusted third party says, which knows the model and the records of the case."""
     red = world.oracle.red_labels(world.oracle.counts(world.pairs))
     oracle = TrustedThirdParty(case.forest, case.atoms())
-    return oracle.votes(case.codes, case.accounts.key_of, red, world.data.green_labels).sides
+    return oracle.votes(case.codes, case.accounts.key_of, red, world.data.trees.green_labels).sides

@@ -1,4 +1,4 @@
-"""What each party sees in scoring is what it may know: public sizes and uniform values.
+"""What each party sees of sealed votes is what it may know: public sizes and uniform values.
 
 Every check is also made with one mask taken away, and must then fail.
 """
@@ -23,7 +23,7 @@ from tests.protocol.test_views import (
     sent_with,
 )
 from tests.protocol.uniformity import are_uniform_and_fresh
-from tests.protocol.world import World, match_accounts, scoring_input
+from tests.protocol.world import World, scoring_input
 
 import pv4fad.he.sanitise
 import pv4fad.parties.bank_scoring
@@ -63,8 +63,8 @@ def recorded(world: World, work: Callable[[], object]) -> Recording:
 
 
 @cache
-def recorded_scoring(seed: int, model: str = "sealed") -> Recording:
-    world = again(trained(seed=seed, **SEALED | {"model": model}))
+def recorded_scoring(seed: int) -> Recording:
+    world = again(trained(seed=seed, **SEALED))
     case = rows_of(world.case, few(world))
     data = scoring_input(world, case)
 
@@ -86,17 +86,6 @@ def test_kinds_order_and_sizes_of_messages_do_not_depend_on_anybodys_data(run):
     assert other.world.case.records != run.world.case.records
     assert other.world.case.forest.trees != run.world.case.forest.trees
     seen = [[envelope(e.message, len(e.data)) for e in one.events] for one in (run, other)]
-    assert seen[0] == seen[1]
-
-
-def test_nobody_can_tell_whether_there_were_new_accounts():
-    known = trained(seed=1, n_banks=1, mode="routed", model="released")
-    keys = scoring_input(known, known.case).keys
-    seen = []
-    for new in ([], keys):
-        world = again(known)
-        recording = recorded(world, lambda w=world, k=new: match_accounts(w, k, replace=False))
-        seen.append([envelope(e.message, len(e.data)) for e in recording.events])
     assert seen[0] == seen[1]
 
 
@@ -177,7 +166,7 @@ def votes_of_one_bank(run, answers):
     """What payment network and aggregator together could compute of one bank's answers."""
     reply = of_kind(answers, ScoreReply)
     here = reply.address
-    name = f"votes/{here.table_id}/{here.index}"
+    name = f"totals/{here.table_id}/{here.index}"
     run_id, t = run.world.parameters.run_id, run.world.parameters.plain_modulus
     (asked,) = (
         event
@@ -193,7 +182,7 @@ def votes_of_one_bank(run, answers):
         party.store._records = dict(records)
         with party.store.transaction() as tx:
             found = RunRecords(tx, run_id, BATCH).find_arrays(name)
-            return 0 if found is None else found["votes"].astype(np.int64).ravel()
+            return 0 if found is None else found["totals"].astype(np.int64).ravel()
 
     added = offsets(asked.after) - offsets(asked.before)
     return ((added + reply.residues.astype(np.int64)) % t).reshape(LAYERS, -1)
@@ -327,29 +316,3 @@ def test_no_mask_is_used_twice_and_all_are_bound_to_the_parameters(monkeypatch):
     assert len(set(contexts)) == len(contexts) >= 2
     assert all(one == contexts for one in others)
     assert all(digest_of(world.parameters) in context for context in contexts)
-
-
-# A released model: the payment network has all labels, and hides what it asks about.
-
-
-@pytest.fixture(scope="module")
-def released() -> Recording:
-    return recorded_scoring(6, "released")
-
-
-def test_what_a_bank_opens_of_a_released_model_is_uniform(released, monkeypatch):
-    """Z: without ρ it would be Σ_c P_c·s_c, and the bank knows s_c."""
-    events, t = sent_with(released, ScoreQuery), released.world.parameters.plain_modulus
-    assert events
-    for event in events:
-        assert are_uniform_and_fresh(opened_queries(released, event.answers()), t)
-    monkeypatch.setattr(
-        pv4fad.protocol.score, "_fresh", lambda ring, rows: np.zeros((rows, ring.degree), np.uint64)
-    )
-    assert not are_uniform_and_fresh(opened_queries(released, events[0].replayed()), t)
-
-
-def test_the_noise_of_a_query_to_a_released_model_is_the_flood(released):
-    event = sent_with(released, ScoreQuery)[0]
-    returned = query_ciphertexts(released, event.answers())
-    assert noise_is_the_flood(released, *returned, "linear")

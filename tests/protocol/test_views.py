@@ -130,6 +130,7 @@ def own_share_for(run, bank: str) -> np.ndarray:
     t = np.uint64(run.world.parameters.plain_modulus)
     mine = [event for event in run.events if event.message.address.sender == bank]
     mine = [event for event in mine if event.receiver.name == "payment-network"]
+    mine = [event for event in mine if event.message.address.epoch == 0]  # of training
     before, after = (run.arrays_before(event, "sums")["p"] for event in (mine[1], mine[-1]))
     return ((after + t - before) % t).ravel()
 

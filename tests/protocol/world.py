@@ -20,7 +20,7 @@ from pv4fad.parties.bank import Bank
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.identity import Identity
-from pv4fad.parties.network_stages import TrainingInput
+from pv4fad.parties.network_stages import TrainingInput, Trees
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.parties.scoring_tables import ScoringInput
@@ -69,12 +69,6 @@ class World:
     def arrays(self, party, name: str) -> dict[str, np.ndarray]:
         with party.store.transaction() as tx:
             return RunRecords(tx, self.parameters.run_id).get_arrays(name)
-
-    def secret_key_of(self, bank: Bank) -> bytes:
-        """The key that a bank answers queries with now."""
-        with bank.store.transaction() as tx:
-            training = RunRecords(tx, self.parameters.run_id)
-            return training.of_epoch(training.find_json("key epoch", 0)).get("own secret key")
 
     def labels(self) -> np.ndarray:
         """The labels, from the shares of payment network and banks, or as released."""
@@ -199,7 +193,8 @@ def make_world(
         tables = {"broadcast": tables["broadcast"]}
     counts = group_counts(case.forest, pairs, len(case.keys))
     green = green_labels(case.forest, case.codes[rows], case.labels[rows], config.class_weights)
-    data = TrainingInput(case.forest, counts, green, tables)
+    sets = tuple(group.sets for group in case.forest.groups)
+    data = TrainingInput(counts, sets, tables, Trees(case.forest, green))
     records = {bank: bank_records(case, bank) for bank in range(n_banks)}
     parameters = run_parameters(
         data,
@@ -212,34 +207,58 @@ def make_world(
     )
     if n_declared is not None:
         parameters = with_larger_tables(parameters, n_declared)
+    federation = make_federation(
+        list(records.values()),
+        parameters,
+        bank_class=bank_class,
+        pool=pool,
+        store_of=store_of,
+        identity_of=identity_of,
+        banks_at_once=banks_at_once,
+        layers_per_day=layers_per_day,
+    )
+    oracle = TrustedThirdParty(case.forest, case.atoms())
+    return World(case, pairs, oracle, data, federation, parameters)
+
+
+def make_federation(
+    records: list[BankRecords],
+    parameters: RunParameters,
+    *,
+    bank_class: type[Bank] = Bank,
+    pool: WorkerPool | None = None,
+    store_of=MemoryStore,
+    identity_of=Identity.generate,
+    banks_at_once: int = 1,
+    layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
+) -> Federation:
+    """Parties of a run: every bank allows its ε once, and relies on as many banks as it needs."""
     pool = pool or WorkerPool(0)
-    identities = {bank_name(bank): identity_of(bank_name(bank)) for bank in range(n_banks)}
+    names = [bank_name(bank) for bank in range(len(records))]
+    identities = {name: identity_of(name) for name in names}
     signing_keys = {name: one.public().signing_key for name, one in identities.items()}
     banks = []
-    for bank in range(n_banks):
-        name = bank_name(bank)
+    for name, mine in zip(names, records, strict=True):
         store = store_of(name)
         with store.transaction() as tx:
-            set_limit(tx, epsilon, datetime.now(UTC))
+            set_limit(tx, parameters.exact_epsilon, datetime.now(UTC))
         banks.append(
             bank_class(
                 name,
                 store,
                 pool,
-                records=records[bank],
+                records=mine,
                 identity=identities[name],
                 signing_keys=signing_keys,
-                honest_banks=honest_banks,
+                honest_banks=parameters.honest_banks,
                 layers_per_day=layers_per_day,
             )
         )
-    federation = Federation(
+    return Federation(
         PaymentNetwork(store_of("payment-network"), pool, banks_at_once),
         banks,
         Aggregator("aggregator", store_of("aggregator"), pool),
     )
-    oracle = TrustedThirdParty(case.forest, case.atoms())
-    return World(case, pairs, oracle, data, federation, parameters)
 
 
 def with_larger_tables(parameters: RunParameters, n_declared: int) -> RunParameters:
@@ -278,13 +297,20 @@ def scoring_input(world: World, case: Case) -> ScoringInput:
     return ScoringInput(case.codes, keys, key_of.reshape(-1, 2), layers_at_once=2)
 
 
-def match_accounts(world: World, keys, *, replace: bool) -> None:
+def secret_key_of(bank: Bank, run_id: str) -> bytes:
+    """The key that a bank answers queries with now."""
+    with bank.store.transaction() as tx:
+        training = RunRecords(tx, run_id)
+        return training.of_epoch(training.find_json("key epoch", 0)).get("own secret key")
+
+
+def match_accounts(world, keys, *, replace: bool) -> None:
     """A further match of these accounts: in addition to the others, or instead of them."""
     n_banks = len(world.federation.banks)
     tables = assign_tables(
         keys,
         {BICS[bank]: bank_name(bank) for bank in range(n_banks)},
-        world.case.forest.sizes.n_trees,
+        world.parameters.sizes.n_trees,
         broadcast="broadcast" in world.data.tables,
     )
     network = world.federation.payment_network

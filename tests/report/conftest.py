@@ -15,6 +15,7 @@ from pv4fad.privacy.ledger import Expense, set_limit, spend
 from pv4fad.report.content import gather
 from pv4fad.report.page import page
 from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.judging import Learned
 from pv4fad.runs.meter import PhaseCost, Traffic
 from pv4fad.runs.scoring_record import ScoringRecord, write_record
 
@@ -34,7 +35,8 @@ def write_ledger(folder, bank: str, run_id: str) -> None:
     now = datetime(2026, 1, 2, tzinfo=UTC)
     with DiskStore.create(folder, bank, Passphrase(PASSPHRASE)) as store, store.transaction() as tx:
         set_limit(tx, Fraction(3), now)
-        spend(tx, Expense(run_id, Fraction(1), 1, "one record", "distributed", "ab" * 32, now))
+        noise = "distributed"
+        spend(tx, Expense(run_id, Fraction(1), 2, "one record", noise, "ab" * 32, now, 2))
 
 
 @pytest.fixture(scope="session")
@@ -51,11 +53,24 @@ def hostile_data(tables, tmp_path_factory):  # noqa: F811
 def run(document, tables, tmp_path_factory):  # noqa: F811
     """With predictions, their record, and the stores of the banks."""
     made = predictions(spoiled(tables.test.transactions))
-    made = made.with_columns(Reasons=pl.lit("log_amount >= 9.2 (7 trees); <b>x</b> < 3 (1 tree)"))
+    reasons = pl.when(pl.col("Alert") == 1).then(pl.lit("the bank's record; <b>x</b> < 3"))
+    made = made.with_columns(Reasons=reasons)
     folder = write_run(tmp_path_factory.mktemp("report") / "run", document, made)
     phases = {"prepare": 3.0, "match": 12.0, "score": 31.0}
     record = ScoringRecord(
         run_id=document.run_id,
+        scoring="decisions",
+        alert_share=0.002,
+        learned=Learned(
+            payments=20_001,
+            payments_asked=1_234,
+            accounts=9_876,
+            accounts_asked=543,
+            alerts=77,
+            bank_alerts=11,
+        ),
+        accounts_known=678,
+        accounts_positive=9,
         phases=tuple(
             PhaseCost(phase=phase, seconds=seconds, messages=2, bytes=10**8)
             for phase, seconds in phases.items()

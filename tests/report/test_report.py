@@ -2,23 +2,33 @@
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
 import pytest
-from tests.evaluation.scored_run import predictions, write_data, write_run
+from tests.evaluation.scored_run import (
+    finished_document,
+    predictions,
+    votes,
+    write_data,
+    write_run,
+)
 from tests.report.conftest import HOSTILE, LONG, PASSPHRASE
 from tests.report.test_markup import Seen
 from tests.test_docs import kinds_in_code
 
 from pv4fad.data.features import FeatureTable
-from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
-from pv4fad.report.leakage import LEARNS
+from pv4fad.evaluation.scored import default_predictions
+from pv4fad.privacy.effective import effective_epsilon
+from pv4fad.report.leakage import LEARNS, parties
 from pv4fad.report.page import page
+from pv4fad.report.privacy import VOTES_TELL, WEAK, epsilon_table
 from pv4fad.report.unusual import unusual
 from pv4fad.runs.document import SCORING_IS_OUTSIDE
+from pv4fad.runs.scoring_record import ScoringRecord, write_record
 
-FIGURES = {"precision-recall", "votes", "training", "training-bytes", "scoring", "scoring-bytes"}
+FIGURES = {"precision-recall", "training", "training-bytes", "scoring", "scoring-bytes"}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +56,7 @@ def test_the_whole_claim_is_there_and_what_is_outside_it(seen, document):
     words = " ".join(seen.words.split())
     for part in (
         document.privacy.claim,
-        SCORING_IS_OUTSIDE,
+        SCORING_IS_OUTSIDE["decisions"],
         document.privacy.unit,
         f"sensitivity Δ{document.privacy.sensitivity}",
         "honest but curious",
@@ -55,26 +65,99 @@ def test_the_whole_claim_is_there_and_what_is_outside_it(seen, document):
         assert " ".join(part.split()) in words
 
 
-def test_queries_of_the_stacked_combiner_are_said_to_be_outside_the_claim(whole):
-    stacked = whole.scoring.model_copy(
-        update={"combiner": "stacked", "outside_the_claim": OUTSIDE_THE_CLAIM}
+def test_what_scoring_told_is_there_in_numbers(seen):
+    """Each number once in its own row: what was asked, what alerted, what is known now."""
+    for row in (
+        "payments that it asked a bank for1,23420,0016.2%",
+        "payments that became alerts7720,0010.4%",
+        "alerts that a bank's answer made or raised117714.3%",
+        "accounts that it asked about5439,8765.5%",
+        "accounts about which it knows a bit, over all scorings678",
+        "of these, known not to be ordinary96781.3%",
+    ):
+        assert row in seen.words
+    assert VOTES_TELL not in seen.words
+
+
+def test_epsilon_is_shown_with_one_honest_bank_too_and_with_what_a_guess_is_worth(document):
+    """Known answer: ε = 1, Δ = 2, H = 2 is 2.275 with one honest bank; bounds are rounded up."""
+    two = document.privacy.model_copy(
+        update={
+            "sensitivity": 2,
+            "honest_banks": 2,
+            "effective_epsilon": effective_epsilon(Fraction(1), 2, 2),
+        }
     )
-    words = Seen(page(replace(whole, scoring=stacked))).words
-    assert OUTSIDE_THE_CLAIM in words
-    assert "from votes to scoresstacked" in words
-    assert OUTSIDE_THE_CLAIM not in Seen(page(whole)).words
+    words = Seen(epsilon_table(two, 3)).words
+    assert "at least H = 2 of 3 banks add their noise and keep it to themselves173.2 %" in words
+    assert "only one bank does: for its records2.2890.7 %" in words
+    one = Seen(epsilon_table(two.model_copy(update={"honest_banks": 1}), 3)).words
+    assert "only one bank" not in one
+    assert "whatever others do173.2 %" in one
+
+
+@pytest.mark.parametrize(("epsilon", "weak"), [("2", False), ("2.1", True), ("none", True)])
+def test_a_large_epsilon_is_warned_of(whole, tables, epsilon, weak):
+    document = finished_document(tables, epsilon=epsilon, model="paper")
+    words = Seen(page(replace(whole, document=document))).words
+    assert (WEAK in words) == weak
+    assert ("there is no noisenone100 %" in words) == (epsilon == "none")
+
+
+def test_votes_are_said_to_tell_kinds_of_accounts_apart(tables, data, tmp_path, pv4fad):
+    document = finished_document(tables, model="paper", scoring="votes")
+    run = write_run(tmp_path / "run", document, votes(tables.test.transactions))
+    record = ScoringRecord(run_id=document.run_id, scoring="votes", phases=(), traffic=())
+    write_record(default_predictions(run), record)
+    file = tmp_path / "report.html"
+    code, text, _ = pv4fad("report", run, data, "--out", file)
+    assert code == 0
+    assert "The payment network alone: the predictions have no column LocalScore" in text
+    words = Seen(file.read_text()).words
+    for part in (
+        VOTES_TELL,
+        SCORING_IS_OUTSIDE["votes"],
+        "scoring by votes",
+        parties("sealed")[0][1],
+    ):
+        assert part in words
+    assert "highest alerts" in words
+    # Neither totals nor what they are made of.
+    for column in ("GreenVotes", "OrderingVotes", "BeneficiaryVotes", "votes for an anomaly"):
+        assert column not in words
+
+
+def test_nothing_of_a_payment_without_an_alert_is_on_the_page(document, tables, tmp_path, pv4fad):
+    """Not even if its score is the highest: its score, level and reasons could change at will."""
+    made, quiet = predictions(tables.test.transactions), pl.col("Alert") == 0
+    spoiled = made.with_columns(
+        Score=pl.when(quiet).then(0.987654).otherwise("Score"),
+        Level=pl.when(quiet).then(3).otherwise("Level"),
+        Reasons=pl.when(quiet).then(pl.lit("not an alert")).otherwise("Reasons"),
+    )
+    pages = []
+    for name, table in (("made", made), ("spoiled", spoiled)):
+        run, file = write_run(tmp_path / name, document, table), tmp_path / f"{name}.html"
+        assert pv4fad("report", run, "--out", file)[0] == 0
+        pages.append(file.read_text())
+    assert pages[0] == pages[1]
+    words = Seen(pages[0]).words
+    for message, alert in made.select("MessageId", "Alert").iter_rows():
+        assert alert or message not in words
 
 
 def test_every_bank_shows_what_it_has_spent(seen, document):
     for bank in document.parameters.banks:
         assert f"Entries of {bank}" in seen.words
         assert f"{bank}132" in seen.words  # spent 1 of 3, 2 left
+    # ε, H, ε if no other bank is honest, Δ.
+    assert seen.words.count("122.282distributed") == len(document.parameters.banks)
 
 
 def test_hostile_text_is_shown_as_text(seen):
     assert HOSTILE in seen.words
     assert LONG in seen.words
-    assert "<b>x</b> < 3 (1 tree)" in seen.words
+    assert "<b>x</b> < 3" in seen.words
     assert {tag for tag, _ in seen.elements} & {
         "script",
         "img",
@@ -102,14 +185,19 @@ def test_nothing_is_fetched_and_no_attribute_runs_anything(report, seen):
 
 
 def test_alerts_are_the_highest_scores_with_what_may_be_shown(whole, seen):
-    shown = re.search(r"The 20 highest alerts(.*?)public:", seen.words, re.DOTALL)
-    highest = whole.predictions.sort("Score", descending=True, maintain_order=True).head(20)
+    shown = re.search(r"The (\d+) highest alerts(.*?)public:", seen.words, re.DOTALL)
+    alerts = whole.predictions.filter(pl.col("Alert") == 1)
+    highest = alerts.sort("Score", descending=True, maintain_order=True).head(20)
+    number, shown = shown.groups()
+    assert int(number) == highest.height
     for message in highest["MessageId"]:
-        assert message in shown[1]
+        assert message in shown
+    assert "the bank's record" in shown
+    assert "level" in shown
     # What banks know, and who is behind an account, is nobody's business here.
     for column in ("OrderingAccount", "BeneficiaryAccount", "OrderingName"):
         for value in highest[column].cast(pl.String).drop_nulls():
-            assert value not in shown[1]
+            assert value not in shown
 
 
 def test_what_is_unusual_is_rare_on_either_end_and_the_rarest_comes_first():
@@ -149,7 +237,7 @@ def test_without_data_there_are_alerts_but_no_curves(document, tables, tmp_path,
     assert code == 0
     assert "name the data: report RUN DIR" in text
     seen = Seen(file.read_text())
-    assert figures(seen) == {"votes", "training", "training-bytes"}
+    assert figures(seen) == {"training", "training-bytes"}
     assert "There are no labels to compare with." in seen.words
 
 
@@ -162,7 +250,7 @@ def test_without_labels_there_are_payments_but_no_curves(document, tables, tmp_p
     code, text, _ = pv4fad("report", run, data, "--joined", "--out", file)
     assert code == 0
     assert "How good the alerts are: the test split has no labels" in text
-    assert figures(Seen(file.read_text())) == {"votes", "training", "training-bytes"}
+    assert figures(Seen(file.read_text())) == {"training", "training-bytes"}
 
 
 def test_an_unfinished_run_is_reported_as_unfinished(document, tmp_path, pv4fad):
@@ -177,12 +265,24 @@ def test_an_unfinished_run_is_reported_as_unfinished(document, tmp_path, pv4fad)
     assert "unfinished" in Seen(file.read_text()).words
 
 
-def test_scores_without_details_still_make_a_report(document, tables, data, tmp_path, pv4fad):
+def test_scores_of_somebody_else_still_make_a_report(document, tables, data, tmp_path, pv4fad):
     made = predictions(tables.test.transactions).select("MessageId", "Score")
     run = write_run(tmp_path / "run", document, made)
     file = tmp_path / "report.html"
-    assert pv4fad("report", run, data, "--out", file)[0] == 0
+    code, text, _ = pv4fad("report", run, data, "--out", file)
+    assert code == 0
+    assert "The highest alerts: the predictions have no column Alert" in text
     assert figures(Seen(file.read_text())) == {"precision-recall", "training", "training-bytes"}
+
+
+def test_a_scoring_without_an_alert_says_so(document, tables, tmp_path, pv4fad):
+    made = predictions(tables.test.transactions).with_columns(Alert=0, Level=0)
+    run = write_run(tmp_path / "run", document, made)
+    file = tmp_path / "report.html"
+    assert pv4fad("report", run, "--out", file)[0] == 0
+    words = Seen(file.read_text()).words
+    assert "No payment became an alert." in words
+    assert made["MessageId"][0] not in words
 
 
 def test_the_command_writes_the_whole_report(run, hostile_data, whole, tmp_path, pv4fad):

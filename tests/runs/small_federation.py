@@ -14,6 +14,12 @@ def small_tables(seed: int = 3) -> GeneratedTables:
     return generate_tables(settings)
 
 
+def telling_tables() -> GeneratedTables:
+    """Enough anomalies for banks' records to decide about some payments."""
+    settings = Settings(3000, 3, Difficulty.CHALLENGE, 3, anomaly_rate=0.05, accounts=400)
+    return generate_tables(settings)
+
+
 def write_two_banks(root: Path, tables: GeneratedTables) -> Path:
     """A challenge folder in which the third bank takes no part; returns its train folder."""
     banks = {bank: tables.accounts[bank] for bank in ("bank01", "bank02")}

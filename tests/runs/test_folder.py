@@ -1,41 +1,63 @@
 """A run folder is whole at every moment, and no run is taken for another."""
 
 from datetime import UTC, datetime
+from fractions import Fraction
+from functools import cache
+from math import exp
 
 import pytest
 from tests.runs.small_federation import PASSPHRASE, write_two_banks
 
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.federation import run_parameters
+from pv4fad.forest.paper import MESSAGE_FEATURES
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.parties.store_file import create_file
+from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RUN_FILE, RunFolder
 from pv4fad.runs.partition import training_split
 from pv4fad.runs.prepare import bank_directory, prepare_payment_network
 from pv4fad.runs.settings import TrainingSettings
 
+SEED = 987654321
+MODELS = {
+    "evidence": TrainingSettings(epsilon="1/3", honest_banks=2),
+    "coarse": TrainingSettings(epsilon="3", noise="per-bank", sets="coarse", absent="ordinary"),
+    "paper": TrainingSettings(epsilon="1/3", model="paper", bound=2, honest_banks=2),
+    "votes": TrainingSettings(epsilon="none", model="paper", scoring="votes"),
+}
+
 
 @pytest.fixture(scope="module")
-def prepared(tables):
-    accounts = {bank: tables.accounts[bank] for bank in ("bank01", "bank02")}
-    settings = TrainingSettings(epsilon="1/3", bound=2, honest_banks=2)
-    directory = bank_directory(accounts)
-    return prepare_payment_network(tables.train.transactions, directory, settings, 987654321)
+def run_of(tables):
+    """By model: what was prepared, and the document of that run; each made once."""
+
+    @cache
+    def made(model: str):
+        settings, sizes = MODELS[model], {"bank01": 150, "bank02": 75}
+        directory = bank_directory({bank: tables.accounts[bank] for bank in sizes})
+        prepared = prepare_payment_network(tables.train.transactions, directory, settings, SEED)
+        evidence = settings.model == "evidence"
+        parameters = run_parameters(
+            prepared.training,
+            sizes,
+            bound=settings.bound,
+            epsilon=settings.exact_epsilon,
+            noise=settings.noise_mode,
+            honest_banks=settings.honest_banks or 1,
+            mode=settings.mode,
+            counted=settings.sets if evidence else None,
+            absent=settings.absent if evidence else None,
+        )
+        return prepared, RunDocument.of_new_run(parameters, b"\1" * 32, datetime.now(UTC))
+
+    return made
 
 
 @pytest.fixture(scope="module")
-def document(prepared):
-    parameters = run_parameters(
-        prepared.training,
-        {"bank01": 150, "bank02": 75},
-        bound=2,
-        epsilon=TrainingSettings(epsilon="1/3").exact_epsilon,
-        noise="distributed",
-        honest_banks=2,
-        mode="sealed",
-    )
-    return RunDocument.of_new_run(parameters, b"\1" * 32, datetime.now(UTC))
+def document(run_of):
+    return run_of("evidence")[1]
 
 
 @pytest.fixture
@@ -63,24 +85,66 @@ def _no_space(_descriptor):
 
 def test_the_claim_says_epsilon_unit_sensitivity_trust_and_what_is_outside(document):
     privacy = document.privacy
-    for part in ("1/3-differentially", "one account record at one bank", "Δ = 4", "at least 2 of"):
+    for part in (
+        "the noisy counts, is 1/3-differentially private",
+        "whatever the payment network knew before",
+        "one account record at one bank",
+        "Δ = 2",
+        "at least 2 of",
+        "at most 0.58",
+        "computational",
+    ):
         assert part in privacy.claim
-    assert "computational" in privacy.claim
+    assert (privacy.epsilon, privacy.sensitivity, privacy.honest_banks) == ("1/3", 2, 2)
+    assert f"if only one does, ε is {privacy.effective_epsilon:.1f}" in privacy.claim
+    assert privacy.effective_epsilon == effective_epsilon(Fraction(1, 3), 2, 2) > 1 / 3
+    assert privacy.guessing_bound == pytest.approx(exp(1 / 3) / (1 + exp(1 / 3)))
     assert "Scoring is outside the ε claim" in privacy.outside_the_claim
-    assert "current flag" in privacy.outside_the_claim
+    assert "one bit for each kind, at most once" in privacy.outside_the_claim
+    assert f"2^{document.bounds.log2_distance:.1f} for all sanitised" in privacy.claim
+    assert f"2^{document.bounds.log2_false_match:.1f} that two accounts" in privacy.claim
     assert document.bounds.log2_distance <= -30
     assert document.bounds.log2_false_match <= -20
     assert document.bounds.log2_placement_failure <= -30
 
 
-def test_the_public_document_shows_nothing_of_trees_and_true_sizes(document, prepared):
+def test_the_claim_follows_the_run(run_of):
+    privacy = run_of("coarse")[1].privacy
+    assert (privacy.sensitivity, privacy.effective_epsilon) == (1, 3.0)
+    assert "whatever the others do" in privacy.claim
+    assert "at most 0.95" in privacy.claim
+    paper = run_of("paper")[1].privacy
+    assert "the labels of the forest, is 1/3-differentially" in paper.claim
+    assert paper.sensitivity == 2  # the bound: a leaf has one set
+    assert "one bit for each kind" in paper.outside_the_claim
+    votes = run_of("votes")[1].privacy
+    assert votes.claim.startswith("None: there is no noise")
+    assert (votes.effective_epsilon, votes.guessing_bound) == (None, 1.0)
+    assert "Vote totals tell kinds of accounts apart" in votes.outside_the_claim
+
+
+def test_the_sizes_are_those_of_the_model(run_of):
+    sizes = run_of("evidence")[1].sizes
+    assert (sizes.banks, sizes.trees, sizes.groups, sizes.sums) == (2, 1, 18, 3 * 18)
+    assert sizes.red_leaves is None
+    assert run_of("coarse")[1].sizes.sums == 18
+    sizes = run_of("paper")[1].sizes
+    assert (sizes.trees, sizes.groups, sizes.red_leaves) == (12, 12 * 32, 2 * 12 * 32)
+
+
+@pytest.mark.parametrize("model", ["evidence", "paper"])
+def test_the_public_document_shows_nothing_of_own_data_and_true_sizes(run_of, tables, model):
+    prepared, document = run_of(model)
     text = document.to_json()
-    for name in prepared.training.forest.feature_names:
+    for name in MESSAGE_FEATURES:
         assert name not in text
     n_accounts = [len(table.ids) for table in prepared.training.tables.values()]
-    for secret in (987654321, 150, 75, len(prepared.labels), *n_accounts):
+    n_rows = tables.train.transactions.height
+    for secret in (SEED, 150, 75, n_rows, *n_accounts):
         assert f" {secret}," not in text
         assert f" {secret}\n" not in text
+    counts = ", ".join(map(str, prepared.training.counts.n_path))
+    assert counts not in text.replace("\n", "")
 
 
 @pytest.mark.parametrize("state", ["finished", "unfinished"])
@@ -120,8 +184,8 @@ def test_only_an_unfinished_run_is_resumed_and_only_a_finished_one_used(folder, 
     [
         lambda text: b"",
         lambda text: text.encode()[:-10],
-        lambda text: text.replace('"version": 1', '"version": 2', 1).encode(),
-        lambda text: text.replace('"bound": 2', '"bound": 0', 1).encode(),
+        lambda text: text.replace('"version": 2', '"version": 1', 1).encode(),
+        lambda text: text.replace('"bound": 1', '"bound": 0', 1).encode(),
         lambda text: b"\xff" + text.encode(),
     ],
 )

@@ -26,19 +26,27 @@ def after():
     return names
 
 
-def test_every_transaction_has_a_score(after):
-    predictions = after["predictions"]
-    assert predictions["MessageId"].to_list() == after["new"]["MessageId"].to_list()
-    assert predictions["Score"].is_between(0, 1).all()
-    votes = predictions.select(pl.sum_horizontal("^.*Votes$")).to_series()
-    assert votes.is_between(0, 4).all()
-    # Of two payments with the same votes and as new a relation, the one that looks worse does.
-    assert predictions["Score"].n_unique() > votes.n_unique()
+def test_every_transaction_has_a_score_and_only_alerts_have_reasons(after):
+    table, learned = after["found"].table, after["found"].learned
+    assert table["MessageId"].to_list() == after["tables"].test.transactions["MessageId"].to_list()
+    assert table["Score"].is_between(0, 1).all()
+    assert table["Alert"].is_in([0, 1]).all()
+    others = table.filter(pl.col("Alert") == 0)
+    assert others["Score"].to_list() == others["LocalScore"].to_list()
+    assert others["Reasons"].is_null().all()
+    assert (learned.payments, learned.alerts) == (table.height, table.height - others.height)
+    assert after["found"].accounts_known == learned.accounts_asked
 
 
 def test_columns_are_those_that_the_page_explains(after):
     rows = re.findall(r"^\| (`\w+`.*?) \|", PAGE.read_text(), re.MULTILINE)
-    assert after["predictions"].columns == re.findall(r"`(\w+)`", " ".join(rows))
+    assert after["found"].table.columns == re.findall(r"`(\w+)`", " ".join(rows))
+
+
+def test_no_store_holds_a_vote(after):
+    names = {name for store in after["model"].stores.values() for name in store.keys("")}
+    assert any("known bits" in name for name in names) == (after["found"].accounts_known > 0)
+    assert not [name for name in names if "vote" in name]
 
 
 def test_own_files_are_loaded(after, tmp_path):

@@ -53,8 +53,9 @@ def test_a_bank_without_a_meaning_for_a_slot_says_so(data):
 
 def test_a_run_that_asks_about_a_slot_equals_the_trusted_third_party(data, tmp_path, pv4fad):
     run = tmp_path / "run"
-    arguments = ("--epsilon", "none", "--slot", "risk", "--trees", 4, "--height", 1)
-    code, _, err = pv4fad("train", data, "--out", run, "--mode", "released", *arguments)
+    arguments = ("--epsilon", "none", "--model", "paper", "--scoring", "votes")
+    slots = ("--slot", "risk", "--trees", 4, "--height", 1, "--workers", 0)
+    code, _, err = pv4fad("train", data, "--out", run, *arguments, *slots)
     assert code == 0, err
     code, out, err = pv4fad("verify", run, data)
     assert code == 0, err

@@ -57,22 +57,33 @@ def test_a_run_without_noise_equals_the_trusted_third_party(noise_off, pv4fad):
     assert "100 % equal" in text
 
 
-def test_a_wrong_share_of_one_bank_fails_the_verification(noise_off, pv4fad):
-    data, run, key = noise_off
-    with _records(run, "bank02", key) as records:
-        share = records.get_arrays("label share")["b"]
-        wrong = share.copy()
-        wrong[0] ^= 1
-        records.put_arrays("label share", b=wrong)
+@pytest.mark.parametrize(
+    ("place", "part", "what"),
+    [
+        (("bank02", "sums", "q"), "exact", "counts"),
+        (("payment-network", "noisy counts", "counts"), "noisy", "released counts"),
+    ],
+)
+def test_one_wrong_value_fails_the_verification(noise_off, pv4fad, place, part, what):
+    (data, run, key), (party, record, array) = noise_off, place
+    with _records(run, party, key) as records:
+        right = records.get_arrays(record)
+        wrong = right[array].copy()
+        wrong.flat[0] += 1
+        records.put_arrays(record, **right | {array: wrong})
     code, text, error = pv4fad("verify", run, data, "--key-file", key, "--json")
-    with _records(run, "bank02", key) as records:
-        records.put_arrays("label share", b=share)
+    with _records(run, party, key) as records:
+        records.put_arrays(record, **right)
     assert code == 1
     assert "differs from the trusted third party" in error
     result = json.loads(text)
-    unequal = {one["what"]: one["total"] - one["equal"] for one in result["noisy"]}
-    assert list(unequal.values()) == [0, 1, 0]
-    assert all(one["equal"] == one["total"] for one in result["exact"])
+    unequal = [
+        (name, one["what"], one["total"] - one["equal"])
+        for name in ("exact", "noisy")
+        for one in result[name]
+        if one["equal"] < one["total"]
+    ]
+    assert unequal == [(part, what, 1)]
 
 
 @contextmanager
@@ -140,9 +151,9 @@ def test_a_run_survives_a_refusal_an_interrupt_a_kill_and_a_changed_file(data, t
     assert _stopped(data, run, signal.SIGKILL, after="blinded-indicators") == (-9, "")
 
     # What would make it another run is refused.
-    code, _, error = pv4fad(*_train(data, run, "1", "--bound", "3", "--resume"))
+    code, _, error = pv4fad(*_train(data, run, "1", "--sets", "coarse", "--resume"))
     assert code == 2
-    assert "bound 3: the run to resume has bound 1" in error
+    assert "sets coarse: the run to resume has sets fine" in error
     accounts = train / "bank02" / "bank_dataset.csv"
     original = accounts.read_text()
     accounts.write_text(original.rstrip("\n").rsplit("\n", 1)[0] + "\n")
@@ -160,10 +171,13 @@ def test_a_run_survives_a_refusal_an_interrupt_a_kill_and_a_changed_file(data, t
         ledger = json.loads(pv4fad("ledger", "show", run / bank, "--json")[1])
         assert (ledger["spent"], ledger["limit"], len(ledger["expenses"])) == ("1", "1", 1)
 
-    # Its counts are exact; what the noise did to its labels cannot be told from a mistake.
+    # Its counts are exact; what the noise did to them cannot be told from a mistake.
     code, text, error = pv4fad("verify", run, data, "--json")
     assert code == 2
     assert "has noise" in error
+    assert "released counts are meant to differ" in " ".join(error.split())
+    (released,) = json.loads(text)["noisy"]
+    assert released["equal"] < released["total"]
     assert all(one["equal"] == one["total"] for one in json.loads(text)["exact"])
 
 
@@ -175,7 +189,7 @@ def test_a_run_stopped_before_its_first_message_begins_anew(data, tmp_path, pv4f
         raise WorkerError("stopped by a test")
 
     monkeypatch.setattr("pv4fad.runs.training.begin_run", stop)
-    options = _train(data, run, "1", "--trees", "6")
+    options = _train(data, run, "1", "--model", "paper", "--trees", "6")
     code, _, error = pv4fad(*options)
     assert code == 1
     assert "Repeat the command that began it, without --resume." in error
@@ -234,12 +248,20 @@ def test_the_command_line_overrides_the_file_and_no_noise_is_loud(data, tmp_path
     ("options", "message"),
     [
         (["--epsilon", "lots"], "expected a number"),
-        (["--epsilon", "0"], "epsilon 0"),
-        (["--epsilon", "1", "--structure", "oak"], "structure"),
-        (["--epsilon", "1", "--height", "9"], "height"),
-        (["--epsilon", "1", "--trees", "0"], "trees"),
+        (["--epsilon", "0"], "epsilon must be greater than 0"),
+        (["--epsilon", "1", "--model", "oak"], "model"),
+        (["--epsilon", "1", "--sets", "auto"], "sets"),
+        (["--epsilon", "1", "--alert-share", "0.5"], "alert_share"),
+        (["--epsilon", "1", "--trees", "6"], "trees is an option of model paper only"),
+        (
+            ["--epsilon", "1", "--model", "paper", "--sets", "coarse"],
+            "sets is an option of model evidence only",
+        ),
+        (["--epsilon", "1", "--model", "paper", "--slot", "risk"], "give scoring votes"),
+        (["--epsilon", "1", "--model", "paper", "--height", "90"], "height"),
+        (["--epsilon", "1", "--model", "paper", "--trees", "0"], "trees"),
+        (["--epsilon", "1", "--model", "paper", "--bound", "1000000"], "bound"),
         (["--epsilon", "1", "--workers", "-1"], "workers"),
-        (["--epsilon", "1", "--bound", "1000000"], "bound"),
         (["--epsilon", "1", "--scenario", "other"], "has no scenario 'other'"),
         (["--epsilon", "1", "--config", "absent.toml"], "absent.toml"),
         (["--epsilon", "1", "--resume"], "no run to resume"),
@@ -253,6 +275,16 @@ def test_a_mistake_is_one_line_that_names_it_and_leaves_nothing(
     assert code == 2
     assert message in error.splitlines()[-1]
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("epsilon", "warned"), [("2", False), ("2.1", True)])
+def test_a_weak_epsilon_is_called_weak(data, tmp_path, pv4fad, epsilon, warned):
+    """Told before the data are read, which a file is missing of here."""
+    (data / "scenario01" / "train" / "bank02" / "bank_dataset.csv").unlink()
+    _, _, error = pv4fad(*_train(data, tmp_path / "run", epsilon))
+    said = " ".join(error.split())
+    assert ("is weak protection" in said) == warned
+    assert ("guess right with a probability of up to 89%" in said) == warned
 
 
 def test_without_a_passphrase_nothing_is_written(data, tmp_path, pv4fad, monkeypatch):

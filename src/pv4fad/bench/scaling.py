@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from pv4fad import __version__
+from pv4fad.bench.evidence_workload import EvidenceWorkload
 from pv4fad.bench.harness import Progress, this_machine
+from pv4fad.bench.paper_workload import PaperWorkload
 from pv4fad.bench.whole import run_whole_job
 from pv4fad.bench.workload import Workload
-from pv4fad.protocol.parameters import Mode
+
+Model = Literal["evidence", "paper"]
 
 TRAIN, SCORE = "train", "score"
 _SECONDS_PER_ACCOUNT = 5e-4  # of either kind, for the estimate
@@ -32,20 +35,27 @@ class Study:
     sizes: Mapping[str, tuple[int, ...]]
 
 
-def study(accounts: int) -> Study:
-    """Every size doubles twice; the middle of what is varied last is the base."""
-    base = Workload(accounts, accounts, groups_per_tree=8)
-    return Study(
-        base,
-        per_account=4,
-        sizes={
-            "pns_accounts": (accounts, 2 * accounts, 4 * accounts),
-            "bank_accounts": (accounts, 2 * accounts, 4 * accounts),
-            "red_leaves": tuple(2 * base.n_trees * groups for groups in (8, 16, 32)),
-            "banks": (1, 2, 4),
-            "transactions": (2 * accounts, 4 * accounts, 8 * accounts),
-        },
-    )
+def study(accounts: int, model: Model) -> Study:
+    """Every size doubles twice; the middle of what is varied last is the base.
+
+    The paper's model is scored by votes; the default one has no leaves to vary.
+    """
+    paper = PaperWorkload(accounts, accounts, groups_per_tree=8)
+    sizes = {
+        "pns_accounts": (accounts, 2 * accounts, 4 * accounts),
+        "bank_accounts": (accounts, 2 * accounts, 4 * accounts),
+        "red_leaves": tuple(_leaves(paper, groups) for groups in (8, 16, 32)),
+        "banks": (1, 2, 4),
+        "transactions": (2 * accounts, 4 * accounts, 8 * accounts),
+    }
+    if model == "paper":
+        return Study(paper, 4, sizes)
+    del sizes["red_leaves"]
+    return Study(EvidenceWorkload(accounts, accounts), 4, sizes)
+
+
+def _leaves(workload: PaperWorkload, groups_per_tree: int) -> int:
+    return 2 * workload.n_trees * groups_per_tree
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,7 @@ class Point:
 class ScalingReport:
     """All points, and the exponents they suggest."""
 
-    mode: Mode
+    model: Model
     points: tuple[Point, ...]
 
     @property
@@ -97,9 +107,10 @@ class ScalingReport:
 
 
 def bench_scaling(
-    what: Study, mode: Mode, n_workers: int | None, progress: Progress
+    accounts: int, model: Model, n_workers: int | None, progress: Progress
 ) -> ScalingReport:
     """Run every point.  A job that two sizes have in common is run once."""
+    what = study(accounts, model)
     jobs = {(varied, size): _job(what, varied, size) for varied in what.sizes
             for size in what.sizes[varied]}  # fmt: skip
     different = dict.fromkeys(jobs.values())
@@ -108,9 +119,9 @@ def bench_scaling(
         for one, _ in different
     )
     progress.begin(seconds, len(different))
-    done = {job: _point(*job, mode, n_workers, progress.advance) for job in different}
+    done = {job: _point(*job, n_workers, progress.advance) for job in different}
     return ScalingReport(
-        mode,
+        model,
         tuple(replace(done[job], varied=varied, size=size) for (varied, size), job in jobs.items()),
     )
 
@@ -123,8 +134,8 @@ def _job(what: Study, varied: str, size: int) -> tuple[Workload, int]:
             return replace(base, pns_accounts=size), what.per_account
         case "bank_accounts":
             return replace(base, bank_accounts=size), what.per_account
-        case "red_leaves":
-            return replace(base, groups_per_tree=size // (2 * base.n_trees)), what.per_account
+        case "red_leaves" if isinstance(base, PaperWorkload):
+            return replace(base, groups_per_tree=size // _leaves(base, 1)), what.per_account
         case "banks":
             # Every bank brings its accounts, here and at the payment network.
             grown = replace(base, n_banks=size, pns_accounts=base.pns_accounts * size)
@@ -136,13 +147,11 @@ def _job(what: Study, varied: str, size: int) -> tuple[Workload, int]:
 def _point(
     workload: Workload,
     per_account: int,
-    mode: Mode,
     n_workers: int | None,
     advance: Callable[[], None],
 ) -> Point:
     job = run_whole_job(
         workload,
-        mode,
         n_transactions=workload.pns_accounts * per_account,
         per_account=per_account,
         n_workers=n_workers,

@@ -34,6 +34,7 @@ from pv4fad.randomness import secret_residues
 GROUP_MASK = "encode, transform the mask of a group"
 LABEL_PRODUCT = "product with a mask, add"
 TOP_PRODUCT = "encode, product with slots, add"
+SWITCH = "load, switch down a share"
 FINAL_PRODUCT = "encode, product with slots, add (final)"
 ADD_SLOTS = "encode, add slots"
 FRESH_ZERO = "encrypt zero"
@@ -71,14 +72,15 @@ class ScoringCounter:
         self.counts[ADD_SLOTS] += n_sets + 1
         self.counts[SANITISE] += n_sets + 1
 
-    def released_queries(self, job: QueryJob) -> None:
-        for sets in job.votes_sets:
-            self.released_layer(int(sets.any(axis=1).sum()))
+    def bit_queries(self, job: QueryJob) -> None:
+        for coefficients in job.votes_sets:
+            self.bit_layer(len(job.sets), int(coefficients.any(axis=1).sum()))
 
-    def released_layer(self, n_sets: int) -> None:
-        """One layer of one block in which so many sets matter."""
+    def bit_layer(self, n_atoms: int, n_asked: int) -> None:
+        """One layer, by itself, of one block in which so many atoms matter."""
+        self.counts[SWITCH] += n_atoms
         self.counts[FRESH_ZERO] += 1
-        self.counts[FINAL_PRODUCT] += n_sets
+        self.counts[FINAL_PRODUCT] += n_asked
         self.counts[ADD_SLOTS] += 1
         self.counts[SANITISE] += 1
 
@@ -99,7 +101,7 @@ def expected_scoring(parameters: RunParameters, n_layers: int) -> ScoringCounter
             if parameters.mode == "sealed":
                 expected.sealed_layer(sizes.n_groups, sizes.n_sets, sizes.n_distinct_sets)
             else:
-                expected.released_layer(sizes.n_distinct_sets)
+                expected.bit_layer(sizes.n_atoms, sizes.n_atoms)
             expected.counts[DECRYPT] += scoring.queries_per_slot
     if parameters.mode == "sealed":
         expected.counts[ENCRYPT_LABEL] += sizes.n_leaves * len(parameters.banks)
@@ -135,6 +137,7 @@ def _operations(job: ScoringCalibration) -> dict[str, Callable[[], Any]]:
     values = secret_residues(ring.plain_modulus, ring.degree)
     mask = (values & np.uint64(1)).astype(np.uint64)
     fresh, prepared = own.encrypt(values), evaluator.prepare(mask, top)
+    stored = ring.dump(fresh)
     final = evaluator.switch_to(fresh, FINAL_PRIMES)
     total, final_total = evaluator.total([fresh]), evaluator.total([final])
     flooded = ring.load(sanitiser.sanitise(encryptor.zero(top)), 1)
@@ -143,6 +146,7 @@ def _operations(job: ScoringCalibration) -> dict[str, Callable[[], Any]]:
         GROUP_MASK: lambda: evaluator.prepare(mask, top),
         LABEL_PRODUCT: lambda: evaluator.add_prepared(total, fresh, prepared),
         TOP_PRODUCT: lambda: evaluator.add_products(total, [(fresh, values)]),
+        SWITCH: lambda: evaluator.switch_to(ring.load(stored, top), FINAL_PRIMES),
         FINAL_PRODUCT: lambda: evaluator.add_products(final_total, [(final, values)]),
         ADD_SLOTS: lambda: evaluator.add_slots(goal, values),
         FRESH_ZERO: lambda: encryptor.zero(FINAL_PRIMES),

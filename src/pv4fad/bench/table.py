@@ -2,7 +2,8 @@
 
 The paper reports minutes on a Tesla P100 for 800 red leaves and one bank, with
 at most 15 transactions per account at inference.  A row is the same job here: all HE phases, all
-parties' work, through encoded bytes, on this machine's cores.
+parties' work, through encoded bytes, on this machine's cores.  It is done twice: with the paper's
+model, which ends with vote totals, and with the default one, which ends with decisions.
 
 For perspective every row also has the cost of the paper's own way to train, which repeats the
 equality tests for every leaf and label: measured for one leaf, and scaled.
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from pv4fad import __version__
+from pv4fad.bench.evidence_workload import EvidenceWorkload
 from pv4fad.bench.harness import MeasuredPool, Phase, Progress, Traffic, this_machine
 from pv4fad.bench.match import bench_match
 from pv4fad.bench.operations import expected_operations, unit_costs
+from pv4fad.bench.paper_workload import PaperWorkload
 from pv4fad.bench.score import n_queries
 from pv4fad.bench.scoring_operations import expected_scoring, scoring_costs
 from pv4fad.bench.whole import WholeJob, run_whole_job
@@ -27,7 +30,7 @@ from pv4fad.bench.workload import Workload
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.files import write_whole
 from pv4fad.hashing.table_size import TableLayout
-from pv4fad.protocol.parameters import Mode, RunParameters, TablePlan
+from pv4fad.protocol.parameters import RunParameters, TablePlan
 from pv4fad.protocol.tables import padded
 
 PER_ACCOUNT = 15
@@ -65,20 +68,20 @@ class Setting:
     """What a row was run with: rows with other settings are not compared."""
 
     scale: float = 1.0
-    mode: Mode = "sealed"
     workers: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.scale <= 1:
             raise ParameterError(f"scale {self.scale}: give a number above 0 and at most 1")
 
-    def workload(self, row: PaperRow) -> Workload:
+    def workload(self, row: PaperRow) -> PaperWorkload:
         """The accounts and the forest of a row."""
-        return Workload(
-            self._scaled(row.pns_accounts),
-            self._scaled(row.bank_accounts),
-            groups_per_tree=GROUPS_PER_TREE,
-        )
+        sizes = self._scaled(row.pns_accounts), self._scaled(row.bank_accounts)
+        return PaperWorkload(*sizes, groups_per_tree=GROUPS_PER_TREE)
+
+    def default_model(self, row: PaperRow) -> EvidenceWorkload:
+        """The same accounts for the default model."""
+        return EvidenceWorkload(self._scaled(row.pns_accounts), self._scaled(row.bank_accounts))
 
     def transactions(self, row: PaperRow) -> int:
         return min(self._scaled(row.transactions), PER_ACCOUNT * self._scaled(row.pns_accounts))
@@ -94,7 +97,8 @@ class RowResult:
     row: PaperRow
     setting: Setting
     red_leaves: int
-    job: WholeJob
+    job: WholeJob  # the paper's model, and vote totals
+    decisions: WholeJob  # the default model, and decisions
     leaf_s: float  # one leaf and label as the paper does it
     machine: dict[str, Any] = field(default_factory=lambda: dict(this_machine()))
 
@@ -109,7 +113,14 @@ class RowResult:
         return self.row.training_min * 60 / self.job.train_s
 
     @property
+    def checks(self) -> dict[str, bool]:
+        """Of both models."""
+        default = {f"default model: {claim}": one for claim, one in self.decisions.checks.items()}
+        return self.job.checks | default
+
+    @property
     def inference_ratio(self) -> float:
+        """Of vote totals; decisions are not what the paper computes."""
         return self.row.inference_min * 60 / self.job.score_s
 
 
@@ -141,7 +152,7 @@ class FinishedRows:
             ) from error
         if version != __version__ or any(one.setting != setting for one in found):
             raise DataError(
-                f"{self._path} holds rows of another version, scale, mode or number of workers; "
+                f"{self._path} holds rows of another version, scale or number of workers; "
                 "give another file, or delete it"
             )
         self.results = {one.row.number: one for one in found}
@@ -171,53 +182,61 @@ def bench_table(
 def run_row(row: PaperRow, setting: Setting, advance: Callable[[], None]) -> RowResult:
     """One row, and one leaf of it in the paper's way."""
     workload = setting.workload(row)
-    job = run_whole_job(
-        workload,
-        setting.mode,
-        n_transactions=setting.transactions(row),
-        per_account=PER_ACCOUNT,
-        n_workers=setting.workers,
-        advance=advance,
+    votes, decisions = (
+        run_whole_job(
+            one,
+            n_transactions=setting.transactions(row),
+            per_account=PER_ACCOUNT,
+            n_workers=setting.workers,
+            advance=advance,
+        )
+        for one in (workload, setting.default_model(row))
     )
     leaf_s = bench_match(one_leaf(workload), setting.workers, _Silent()).wall_s
     advance()
     n_leaves = workload.forest.sizes.n_leaves
-    return RowResult(row, replace(setting), n_leaves, job, leaf_s)
+    return RowResult(row, replace(setting), n_leaves, votes, decisions, leaf_s)
 
 
-def one_leaf(workload: Workload) -> Workload:
+def one_leaf(workload: PaperWorkload) -> PaperWorkload:
     """The accounts of one red leaf: a tree spreads all of them over its leaves."""
     per_tree = workload.groups_per_tree * 2
-    return Workload(
+    return PaperWorkload(
         max(1, workload.pns_accounts // per_tree), workload.bank_accounts, n_atoms=1, n_trees=1
     )
 
 
 def estimate(rows: Sequence[PaperRow], setting: Setting) -> tuple[float, int]:
     """Seconds that all rows are likely to take, and steps."""
-    small = Workload(1000, 1000, groups_per_tree=GROUPS_PER_TREE).parameters(setting.mode)
+    seconds, steps = 0.0, len(rows)  # a step for one leaf of each
+    small = (
+        PaperWorkload(1000, 1000, groups_per_tree=GROUPS_PER_TREE),
+        EvidenceWorkload(1000, 1000),
+    )
     with MeasuredPool(setting.workers) as pool:
-        match, score = unit_costs(pool, small), scoring_costs(pool, small)
         n_cores = max(1, pool.n_workers)
-    seconds, steps = 0.0, 0
-    for row in rows:
-        workload = setting.workload(row)
-        for parameters, layers in (
-            (_sized(small, workload), PER_ACCOUNT),
-            (_sized(small, one_leaf(workload)), 0),
-        ):
-            operations = expected_operations(parameters).with_costs(match)
-            seconds += sum(one.total_s for one in operations) / n_cores
-            operations = expected_scoring(parameters, layers).with_costs(score)
-            seconds += sum(one.total_s for one in operations) / n_cores
-        steps += n_steps(_sized(small, workload)) + 1
+        for like in small:
+            model, n_layers = like.parameters(), like.n_layers(PER_ACCOUNT)
+            match, score = unit_costs(pool, model), scoring_costs(pool, model)
+            for row in rows:
+                workload = setting.workload(row)
+                jobs = [(_sized(model, workload), n_layers)]
+                if isinstance(like, PaperWorkload):
+                    jobs.append((_sized(model, one_leaf(workload)), 0))
+                for parameters, layers in jobs:
+                    operations = (
+                        *expected_operations(parameters).with_costs(match),
+                        *expected_scoring(parameters, layers).with_costs(score),
+                    )
+                    seconds += sum(one.total_s for one in operations) / n_cores
+                steps += n_steps(jobs[0][0], n_layers)
     return _USUAL_OVERHEAD * seconds, steps
 
 
-def n_steps(parameters: RunParameters) -> int:
-    """Messages of match and score that a row waits for."""
+def n_steps(parameters: RunParameters, n_layers: int) -> int:
+    """Messages of match and score that a job waits for."""
     n_match = sum(len(parameters.match_steps(bank)) for bank in parameters.banks)
-    return n_match + n_queries(parameters, PER_ACCOUNT)
+    return n_match + n_queries(parameters, n_layers)
 
 
 def _sized(like: RunParameters, workload: Workload) -> RunParameters:
@@ -245,18 +264,22 @@ class _Silent:
 
 
 def _result(document: Mapping[str, Any]) -> RowResult:
-    job = document["job"]
     return RowResult(
         PaperRow(**document["row"]),
         Setting(**document["setting"]),
         document["red_leaves"],
-        WholeJob(
-            **job
-            | {
-                "phases": {name: Phase(**one) for name, one in job["phases"].items()},
-                "traffic": tuple(Traffic(**one) for one in job["traffic"]),
-            }
-        ),
+        _job(document["job"]),
+        _job(document["decisions"]),
         document["leaf_s"],
         document["machine"],
+    )
+
+
+def _job(document: dict[str, Any]) -> WholeJob:
+    return WholeJob(
+        **document
+        | {
+            "phases": {name: Phase(**one) for name, one in document["phases"].items()},
+            "traffic": tuple(Traffic(**one) for one in document["traffic"]),
+        }
     )

@@ -1,14 +1,16 @@
 """`pv4fad bench train`: private training as the parties run it, equal to a trusted third party.
 
-Without noise, so that every count and every label can be compared.  The phases are those of
-`pv4fad train`.
+Without noise, so that everything can be compared: counts before and after they are opened to the
+payment network, of the paper's model counts and labels.  The phases are those of `pv4fad train`.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pv4fad.bench.harness import (
     BenchReport,
@@ -20,6 +22,7 @@ from pv4fad.bench.harness import (
     peak_memory,
 )
 from pv4fad.bench.operations import expected_operations, unit_costs
+from pv4fad.bench.paper_workload import PaperWorkload
 from pv4fad.bench.workload import Workload
 from pv4fad.federation import Federation
 from pv4fad.parties.party import Party, RunRecords
@@ -27,6 +30,7 @@ from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Message
 from pv4fad.runs.meter import Meter, messages_of_phases
 
+_AFTER_MATCH = ("count", "compare", "labels")
 _OTHER_PHASES = 1.5  # times the match, for the estimate: what they may take at most
 
 
@@ -50,8 +54,7 @@ def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -
         pool.stopwatch.switch(None)
         return BenchReport(
             benchmark="train",
-            workload=asdict(workload)
-            | {"workers": pool.n_workers, "red_leaves": parameters.sizes.n_leaves},
+            workload=described(workload, parameters) | {"workers": pool.n_workers},
             phases=pool.stopwatch.phases,
             traffic=traffic.traffic(),
             checks=training_checks(workload, parameters, federation),
@@ -74,7 +77,7 @@ class PhaseMeter(Meter):
 
 def _figures(parameters: RunParameters, phases: dict[str, Phase]) -> dict[str, float | bool]:
     match_s = phases["match"].wall_s
-    after_s = sum(phases[name].wall_s for name in ("count", "compare", "labels"))
+    after_s = sum(phase.wall_s for name, phase in phases.items() if name in _AFTER_MATCH)
     return {
         "after_match_s": after_s,
         "after_match_to_match_ratio": after_s / match_s,
@@ -83,32 +86,47 @@ def _figures(parameters: RunParameters, phases: dict[str, Phase]) -> dict[str, f
     }
 
 
+def described(workload: Workload, parameters: RunParameters) -> dict[str, Any]:
+    """What a report says about its work."""
+    sizes = parameters.sizes
+    paper = isinstance(workload, PaperWorkload)
+    counted = {"red_leaves": sizes.n_leaves} if paper else {"counts": sizes.n_sums}
+    return {"model": "paper" if paper else "evidence", **asdict(workload), **counted}
+
+
 def training_checks(
     workload: Workload, parameters: RunParameters, federation: Federation
 ) -> dict[str, bool]:
-    """Counts and labels, put together from the parties' shares."""
-    t, shape = parameters.plain_modulus, (parameters.sizes.n_groups, -1)
-    network, banks = federation.payment_network, federation.banks
-    counts = _record(network, parameters, "sums")["p"].astype(np.int64).reshape(shape)
-    for bank in banks:
-        counts = counts - _record(bank, parameters, "sums")["q"].astype(np.int64).reshape(shape)
-    counts = (counts + t // 2) % t - t // 2
-    if parameters.mode == "sealed":
-        labels = _record(network, parameters, "label share")["p"].astype(np.int64)
-        labels = (labels + _record(banks[0], parameters, "label share")["b"].astype(np.int64)) % t
-    else:
-        labels = _record(network, parameters, "labels")["labels"].astype(np.int64)
-    truth = workload.truth.counts(workload.pairs)
-    return {
-        f"all {counts.size:,} counts equal those of a trusted third party": bool(
-            np.array_equal(counts, truth[:, :-1])
-        ),
-        f"all {labels.size:,} labels equal those of a trusted third party": bool(
-            np.array_equal(labels.reshape(shape), workload.truth.red_labels(truth))
-        ),
-    }
+    """Counts, put together from the parties' shares, and what training ends with."""
+    truth, network = workload.true_counts(), federation.payment_network
+    t = np.uint64(parameters.plain_modulus)
+    total = _record(network, parameters, "sums")["p"].astype(np.uint64)
+    for bank in federation.banks:
+        q = _record(bank, parameters, "sums")["q"].astype(np.uint64)
+        total = (total + t - q.reshape(total.shape)) % t
+    checks = {_claim(truth.size, "counts"): np.array_equal(parameters.signed(total), truth)}
+    if isinstance(workload, PaperWorkload):
+        labels = _labels(parameters, federation)
+        equal = np.array_equal(labels, workload.true_labels().ravel())
+        return checks | {_claim(labels.size, "labels"): equal}
+    opened = network.counts(parameters.run_id)
+    return checks | {_claim(opened.size, "opened counts"): np.array_equal(opened, truth)}
 
 
-def _record(party: Party, parameters: RunParameters, name: str) -> dict[str, np.ndarray]:
+def _claim(n: int, what: str) -> str:
+    return f"all {n:,} {what} equal those of a trusted third party"
+
+
+def _labels(parameters: RunParameters, federation: Federation) -> NDArray[np.uint64]:
+    """Of the red leaves, sealed or released."""
+    network, bank = federation.payment_network, federation.banks[0]
+    if parameters.mode == "released":
+        return _record(network, parameters, "labels")["labels"]
+    shares = _record(network, parameters, "label share")["p"]
+    both: NDArray[np.uint64] = shares + _record(bank, parameters, "label share")["b"]
+    return both % np.uint64(parameters.plain_modulus)
+
+
+def _record(party: Party, parameters: RunParameters, name: str) -> dict[str, NDArray[Any]]:
     with party.store.transaction() as tx:
         return RunRecords(tx, parameters.run_id).get_arrays(name)

@@ -4,68 +4,68 @@ For every data seed, on generated data that was not used before:
 
     alone       the payment network's local model
     joined      the same model with the flags of both accounts: all data in one place
-    votes, calibrated, stacked     the combiners, at several ε
-    controls    at ε = 1: flags shuffled among all accounts; coin flips instead of the labels of
-                red leaves; banks that know no account.  And ε = 1 where no bank relies on
-                another: every bank adds all of the noise
+    evidence    ε-private counts and one-bit answers, at several ε; half of the banks are relied
+                on to keep their noise to themselves (H = 13), or no other bank (H = 1)
+    controls    at ε = 1: classes shuffled among the accounts in training; counts of pure noise,
+                as if all accounts were ordinary; banks that know no account
+    paper       the paper's model (`paper_model`)
 
-Otherwise one discrete Laplace draw is in each sum: all banks keep their noise to themselves.  The
-runs are in the clear (`clear_run`).  Finished seeds are kept in the JSON file.
+Alone, joined and evidence all have the payment network's own label history.  Scores are those of
+the predictions: asked for the alert share at which precision and recall are measured, and for the
+largest of them where average precision is.  Noise is drawn several times; all figures of a seed
+are means over the draws.  Runs are in the clear (`clear_run`).  Finished seeds are kept in the JSON
+file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pv4fad import __version__
-from pv4fad.bench.clear_run import Accounts, ClearRun, Records, RedLabels
-from pv4fad.data.generate import Difficulty, Settings, generate_tables
-from pv4fad.data.schema import LABEL
-from pv4fad.detection import recipe
-from pv4fad.detection.recipe import COMBINERS, Combiner
-from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
+from pv4fad.bench.clear_run import Classes, ClearRun, Release
+from pv4fad.bench.prepared import BANKS, STEPS, Prepared, Setting, Tell, prepared
+from pv4fad.data.generate import Difficulty
 from pv4fad.errors import DataError
 from pv4fad.evaluation.measures import ALERT_BUDGETS, at_budget, average_precision
+from pv4fad.evidence.classes import ABSENT, ORDINARY
 from pv4fad.files import write_whole
-from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
-from pv4fad.runs.settings import TrainingSettings
+from pv4fad.privacy.epsilon import parse_epsilon
 
-SETTINGS = TrainingSettings(epsilon="none")  # noise is added afterwards, for every ε
+RECIPE = 3
+"""Of everything between data and scores; another one where the same data gives other scores."""
 EPSILONS = ("none", "5", "1", "0.5", "0.1")
 CONTROL_EPSILON = "1"
+HALF, ONE = (BANKS + 1) // 2, 1  # banks that are relied on
+DRAWS = 4  # of the noise, for each seed
 ALONE, JOINED = "alone", "joined"
-BANKS = 25
 
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is studied."""
-
-    transactions: int
-    difficulty: Difficulty
+Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """How well one way of scoring found the anomalies of one test period."""
+    """How well one way of scoring found the anomalies of one test period, and at which price."""
 
     average_precision: Share
     precision: tuple[Share, ...]  # by alert budget
     recall: tuple[Share, ...]
+    known: tuple[Number, ...] | None = None
+    """By alert budget: accounts that the payment network knows not to be ordinary."""
+    not_ordinary: int | None = None
+    """Of the accounts in the test period."""
 
     @classmethod
     def of(cls, labels: NDArray[np.int8], scores: NDArray[np.float64]) -> Measured:
+        """Of scores that are the same for every alert budget."""
         budgets = [at_budget(labels, scores, share) for share in ALERT_BUDGETS]
         return cls(
             average_precision(labels, scores),
@@ -75,93 +75,77 @@ class Measured:
 
 
 SeedResults = dict[str, Measured]
-Tell = Callable[[str], None]
 
 
-def row_name(combiner: Combiner, epsilon: str) -> str:
-    """Of a combiner at an ε."""
-    return f"{combiner}, ε = {epsilon}"
+@dataclass(frozen=True)
+class Row:
+    """A row of evidence: how counts are released, and what the banks know."""
+
+    name: str
+    release: Release
+    control: Literal["", "shuffled", "pure noise", "no bank"] = ""
+
+    def classes(self, run: ClearRun, rng: np.random.Generator) -> tuple[Classes, Classes]:
+        """Of the accounts in training, of those to be scored."""
+        true, new = run.classes, run.new_classes
+        match self.control:
+            case "shuffled":
+                return rng.permutation(true), new
+            case "pure noise":
+                return np.full_like(true, ORDINARY), new
+            case "no bank":
+                return np.full_like(true, ABSENT), np.full_like(new, ABSENT)
+        return true, new
+
+
+def evidence_rows() -> Iterator[Row]:
+    """In the order in which they are printed."""
+    for epsilon in EPSILONS:
+        yield Row(f"evidence, ε = {epsilon}", Release(parse_epsilon(epsilon), HALF))
+    control = parse_epsilon(CONTROL_EPSILON)
+    yield Row(f"evidence, ε = {control}, H = 1", Release(control, ONE))
+    yield Row(f"coarse, ε = {control}", Release(control, HALF, "coarse"))
+    yield Row(f"coarse, ε = {control}, H = 1", Release(control, ONE, "coarse"))
+    yield Row("control: shuffled classes", Release(control, HALF), "shuffled")
+    yield Row("control: pure noise", Release(control, HALF), "pure noise")
+    yield Row("control: no bank", Release(control, HALF), "no bank")
 
 
 def n_steps() -> int:
-    """How often a seed tells what it does."""
-    return 2 + 2 + len(EPSILONS) + 4
+    """How often a seed tells what it does, at most."""
+    return len(STEPS) + 1 + len(list(evidence_rows()))
 
 
-def study_seed(setting: Setting, seed: int, tell: Tell = lambda _: None) -> SeedResults:
-    """Everything about one data seed; it also decides the trees."""
-    tell("data")
-    tables = generate_tables(Settings(setting.transactions, BANKS, setting.difficulty, seed))
-    labels = tables.test.transactions[LABEL].to_numpy().astype(np.int8)
-    if not labels.any():
-        raise DataError(
-            f"{setting.difficulty.value}, seed {seed}: none of the {len(labels):,} test"
-            " transactions is anomalous; study more transactions, or other seeds"
-        )
-    tell("features and local model")
-    run = ClearRun(
-        tables.train.transactions,
-        tables.test.transactions,
-        tables.accounts,
-        SETTINGS,
-        seed,
-    )
-    del tables
-    found = {ALONE: Measured.of(labels, run.alone)}
-    tell("joined")
-    found[JOINED] = Measured.of(labels, run.joined(seed))
-
-    def add(names: Mapping[Combiner, str], red: RedLabels, records: Records, **noise: Any) -> None:
-        totals = run.votes(red, records)
-        for combiner, name in names.items():
-            found[name] = Measured.of(labels, run.scores(combiner, totals, **noise))
-
-    true = run.records(run.accounts)
-    for text in EPSILONS:
-        tell(f"ε = {text}")
-        epsilon = parse_epsilon(text)
-        red = run.red_labels(true, epsilon, 1)
-        names = {one: row_name(one, epsilon_text(epsilon)) for one in COMBINERS}
-        add(names, red, true, epsilon=epsilon, draws=1)
-
-    epsilon = parse_epsilon(CONTROL_EPSILON)
-    rng = np.random.default_rng([seed, 3])
-    for control, accounts, draws in _controls(run.accounts, rng):
-        tell(control)
-        records = run.records(accounts)
-        red = run.red_labels(records, epsilon, draws)
-        if control == COIN_FLIPS:
-            red = rng.integers(0, 2, red.shape).astype(np.int8)
-        names = {one: f"{one}, {control}" for one in COMBINERS if one != "votes"}
-        add(names, red, records, epsilon=epsilon, draws=draws)
-    return found
+def study_seed(
+    setting: Setting, seed: int, folder: Path | None = None, tell: Tell = lambda _: None
+) -> SeedResults:
+    """Everything about one data seed; it also decides what else is drawn, but for noise."""
+    data = prepared(setting, seed, folder, tell)
+    tell("own evidence")
+    run, labels = ClearRun(data, seed), data.labels
+    found = {ALONE: Measured.of(labels, run.alone), JOINED: Measured.of(labels, run.joined)}
+    for row in evidence_rows():
+        tell(row.name)
+        found[row.name] = measure(run, data, row, np.random.default_rng([seed, 3]))
+    return found | {name: Measured.of(labels, scores) for name, scores in data.paper.items()}
 
 
-COIN_FLIPS = "coin-flip labels"
-EVERY_BANK = "all noise by every bank"
-
-
-def _controls(
-    accounts: Accounts, rng: np.random.Generator
-) -> tuple[tuple[str, Accounts | None, int], ...]:
-    """Name, what the banks know, how often the noise is added."""
-    return (
-        (EVERY_BANK, accounts, len(accounts)),
-        ("shuffled flags", shuffled_flags(accounts, rng), 1),
-        (COIN_FLIPS, accounts, 1),
-        ("no bank", None, 1),
-    )
-
-
-def shuffled_flags(accounts: Accounts, rng: np.random.Generator) -> Accounts:
-    """The same accounts and the same flags, but not of each other."""
-    flags = pl.concat(frame["Flags"] for frame in accounts.values())
-    flags = flags[rng.permutation(len(flags))]
-    shuffled, start = {}, 0
-    for bank, frame in accounts.items():
-        shuffled[bank] = frame.with_columns(Flags=flags[start : start + frame.height])
-        start += frame.height
-    return shuffled
+def measure(run: ClearRun, data: Prepared, row: Row, rng: np.random.Generator) -> Measured:
+    """The mean over draws of the noise."""
+    n_draws = 1 if row.release.epsilon == "none" else DRAWS
+    values = np.empty((n_draws, 3, len(ALERT_BUDGETS)))
+    averages = np.empty(n_draws)
+    for draw in range(n_draws):
+        classes, new = row.classes(run, rng)
+        model = run.model(classes, row.release)
+        for number, share in enumerate(ALERT_BUDGETS):
+            outcome = run.decide(model, new, share)
+            top = at_budget(data.labels, outcome.score, share)
+            values[draw, :, number] = top.precision, top.recall, outcome.n_accounts_positive
+        averages[draw] = average_precision(data.labels, outcome.score)  # of the largest share
+    precision, recall, known = (tuple(one) for one in values.mean(axis=0).tolist())
+    not_ordinary = int((new[np.unique(data.new_key_of)] != ORDINARY).sum())
+    return Measured(float(averages.mean()), precision, recall, known, not_ordinary)
 
 
 class StudyDocument(BaseModel):
@@ -174,9 +158,8 @@ class StudyDocument(BaseModel):
     recipe: int
     transactions: int
     banks: int
-    training: dict[str, Any]
+    draws: int
     alert_budgets: tuple[float, ...]
-    outside_the_claim: str
     results: dict[Difficulty, dict[int, SeedResults]]
 
     @classmethod
@@ -185,12 +168,11 @@ class StudyDocument(BaseModel):
         return cls(
             study="pv4fad bench utility",
             program=__version__,
-            recipe=recipe.VERSION,
+            recipe=RECIPE,
             transactions=transactions,
             banks=BANKS,
-            training=SETTINGS.model_dump(mode="json"),
+            draws=DRAWS,
             alert_budgets=ALERT_BUDGETS,
-            outside_the_claim=OUTSIDE_THE_CLAIM,
             results={},
         )
 
@@ -238,7 +220,7 @@ class StudyFile:
         mine = self._document
         differ = [
             name
-            for name in ("program", "recipe", "transactions", "banks", "training", "alert_budgets")
+            for name in ("program", "recipe", "transactions", "banks", "draws", "alert_budgets")
             if getattr(found, name) != getattr(mine, name)
         ]
         if differ:

@@ -21,13 +21,13 @@ from pv4fad.bench.harness import (
 )
 from pv4fad.bench.match import count_match_operations
 from pv4fad.bench.operations import OperationCounter, unit_costs
-from pv4fad.bench.score import count_scoring_operations, vote_check
+from pv4fad.bench.score import count_scoring_operations
 from pv4fad.bench.scoring_operations import ScoringCounter, scoring_costs
 from pv4fad.bench.train import PhaseMeter, training_checks
 from pv4fad.bench.workload import Workload
 from pv4fad.parties.party import PAYMENT_NETWORK
 from pv4fad.protocol.messages import BlindedIndicators
-from pv4fad.protocol.parameters import Mode, RunParameters
+from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.scoring_messages import ScoreReply
 from pv4fad.protocol.wire import Message
 
@@ -79,7 +79,6 @@ class WholeJob:
 
 def run_whole_job(
     workload: Workload,
-    mode: Mode,
     *,
     n_transactions: int,
     per_account: int,
@@ -88,8 +87,7 @@ def run_whole_job(
 ) -> WholeJob:
     """Train and score; `advance` is called `n_steps` times."""
     forget_peak_memory()
-    parameters = workload.parameters(mode)
-    payments = workload.payments(n_transactions, per_account)
+    parameters, batch = workload.parameters(), workload.batch(n_transactions, per_account)
     with MeasuredPool(n_workers) as pool:
         counters = OperationCounter(parameters), ScoringCounter()
         before = _costs(pool, parameters)
@@ -114,7 +112,7 @@ def run_whole_job(
         federation.train(parameters, workload.training_input, observe_training)
         parties.switch(PAYMENT_NETWORK)
         pool.stopwatch.switch(SCORE)
-        votes = federation.score(parameters.run_id, payments, observe)
+        batch.score(federation, parameters.run_id, observe)
         pool.stopwatch.switch(None)
         parties.switch(None)
         after = _costs(pool, parameters)
@@ -129,8 +127,7 @@ def run_whole_job(
             traffic.traffic(),
             peak_memory(pool.usage),
             floor_s,
-            training_checks(workload, parameters, federation)
-            | vote_check(workload, payments, votes),
+            training_checks(workload, parameters, federation) | batch.checks(),
         )
 
 

@@ -1,28 +1,25 @@
-"""Generated work for benchmarks: a payment network, its banks, a forest, and the plain truth.
+"""Generated work for benchmarks: a payment network and its banks, and the plain truth.
 
 The payment network's accounts are spread evenly over the banks.  A bank knows half of its own
-(fewer if it has fewer), and has otherwise accounts that the payment network has never seen.  Every
-account of the payment network sends one payment and receives one; new payments to score are spread
-over all of them.  Atoms are uniform, so that no atom is cheap.
+(fewer if it has fewer), and has otherwise accounts that the payment network has never seen.  Atoms
+are uniform, so that no atom is cheap.  What is counted and asked is that of a model: the default
+one (`evidence_workload`), or the paper's (`paper_workload`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pv4fad.bench.batches import Batch
 from pv4fad.errors import ParameterError
-from pv4fad.federation import Federation, run_parameters
-from pv4fad.forest.atoms import AtomFamily, AtomSchema
-from pv4fad.forest.counts import green_labels, group_counts
-from pv4fad.forest.pairs import AccountIndex, CountConfig, KeptPairs, choose_pairs
-from pv4fad.forest.structure import Forest, PublicSizes
-from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Side, Split
-from pv4fad.forest.trusted import TrustedThirdParty
+from pv4fad.federation import Federation
 from pv4fad.hashing.identity import KEY_SEPARATOR
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.he.pool import WorkerPool
@@ -33,39 +30,61 @@ from pv4fad.parties.identity import Identity
 from pv4fad.parties.network_stages import TrainingInput
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.parties.scoring_tables import ScoringInput
 from pv4fad.parties.store import MemoryStore
 from pv4fad.privacy.ledger import set_limit
-from pv4fad.protocol.parameters import Mode, RunParameters
-from pv4fad.protocol.tables import TableAccounts
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.tables import AccountKey, TableAccounts
 
 ABSENT = -1
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(ABC):
     """Sizes, and everything generated from them."""
 
     pns_accounts: int
     bank_accounts: int
-    n_atoms: int = 11
-    n_trees: int = 12
-    groups_per_tree: int = 1
-    bound: int = 2  # every account has two payments
     n_banks: int = 1
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for name in (
-            "pns_accounts",
-            "bank_accounts",
-            "n_atoms",
-            "n_trees",
-            "groups_per_tree",
-            "n_banks",
-        ):
-            if getattr(self, name) < 1:
-                raise ParameterError(f"{name} must be at least 1")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, int) and value < 1:
+                raise ParameterError(f"{one.name} must be at least 1")
+
+    # The model.
+
+    @property
+    @abstractmethod
+    def n_atoms(self) -> int:
+        """How many different records a bank tells apart."""
+
+    @property
+    @abstractmethod
+    def n_trees(self) -> int:
+        """How many trees accounts are divided among."""
+
+    @property
+    @abstractmethod
+    def training_input(self) -> TrainingInput:
+        """What the payment network brings to a run."""
+
+    @abstractmethod
+    def parameters(self) -> RunParameters:
+        """A new run without noise, so that everything can be compared with the truth."""
+
+    @abstractmethod
+    def true_counts(self) -> NDArray[np.int64]:
+        """(groups or cells, sets): what a trusted third party counts."""
+
+    @abstractmethod
+    def batch(self, n: int, per_account: int) -> Batch:
+        """New payments to score, at most so many of any account."""
+
+    @abstractmethod
+    def n_layers(self, per_account: int) -> int:
+        """Layers in which such a batch is asked about."""
 
     # The banks.
 
@@ -80,7 +99,7 @@ class Workload:
         return {
             bank: BankRecords(
                 _qualified(number, self._numbers(number)),
-                _bare(self._numbers(number)),
+                bare_ids(self._numbers(number)),
                 self._bank_atoms[number],
                 "generated for a benchmark",
             )
@@ -120,65 +139,27 @@ class Workload:
     # The payment network.
 
     @cached_property
-    def forest(self) -> Forest:
-        """Each tree asks the bank who pays, then divides one feature into its groups."""
-        groups = _intervals(0, self.groups_per_tree, self.groups_per_tree)
-        asks = BankNode(BankCondition(Side.ORDERING, ((0,),)), groups)
-        trees = (asks,) * self.n_trees
-        schema = AtomSchema((AtomFamily("flags", tuple(map(str, range(self.n_atoms)))),))
-        sizes = PublicSizes(self.n_trees, self.groups_per_tree, 1, 1, self.n_atoms)
-        return Forest(trees, ("amount",), schema, sizes)
-
-    @cached_property
-    def pairs(self) -> KeptPairs:
-        """The payments that count."""
-        keys = np.arange(self.pns_accounts)
-        bare_trees = tree_of(_bare(keys), self.n_trees)
-        rng = np.random.default_rng([self.seed, 2])
-        sides = np.stack([rng.permutation(keys), rng.permutation(keys)], axis=1)
-        return choose_pairs(
-            self.forest,
-            self._codes,
-            self._labels,
-            AccountIndex(sides, keys, bare_trees),
-            config=CountConfig(bound=self.bound),
-            rng=rng,
-        )
-
-    @cached_property
     def tables(self) -> dict[str, TableAccounts]:
         """All of the payment network's accounts are routed to their banks."""
         return {
             bank: TableAccounts(
                 _qualified(number, self._own(number)),
-                tree_of(_bare(self._own(number)), self.n_trees),
+                tree_of(bare_ids(self._own(number)), self.n_trees),
                 self._own(number),
             )
             for number, bank in enumerate(self.banks)
         }
 
     @cached_property
-    def training_input(self) -> TrainingInput:
-        """What the payment network brings to a run."""
-        return TrainingInput(
-            self.forest,
-            group_counts(self.forest, self.pairs, self.pns_accounts),
-            green_labels(self.forest, self._codes, self._labels),
-            self.tables,
-        )
+    def keys(self) -> Sequence[AccountKey]:
+        """Its accounts, each at its bank."""
+        return [
+            (bic(number % self.n_banks), bare.decode())
+            for number, bare in enumerate(bare_ids(np.arange(self.pns_accounts)))
+        ]
 
-    @cached_property
-    def _codes(self) -> NDArray[np.int32]:
-        rng = np.random.default_rng([self.seed, 3])
-        return self.forest.route(rng.random((self.pns_accounts, 1), np.float32))
-
-    @cached_property
-    def _labels(self) -> NDArray[np.int8]:
-        rng = np.random.default_rng([self.seed, 4])
-        return (rng.random(self.pns_accounts) < 0.5).astype(np.int8)
-
-    def payments(self, n: int, per_account: int) -> ScoringInput:
-        """New payments to score, at most so many of any account."""
+    def paying_accounts(self, n: int, per_account: int) -> NDArray[np.int64]:
+        """Whose payments are to be scored: spread over all accounts, at most so many of each."""
         if n > self.pns_accounts * per_account:
             raise ParameterError(
                 f"{n} transactions over {self.pns_accounts} accounts are more than {per_account} "
@@ -186,41 +167,9 @@ class Workload:
             )
         rng = np.random.default_rng([self.seed, 5])
         chosen = rng.choice(self.pns_accounts * per_account, size=n, replace=False, shuffle=False)
-        accounts = chosen // per_account
-        return ScoringInput(
-            self.forest.route(rng.random((n, 1), np.float32)),
-            [
-                (bic(number % self.n_banks), bare.decode())
-                for number, bare in enumerate(_bare(np.arange(self.pns_accounts)))
-            ],
-            np.stack([accounts, accounts], axis=1),
-            layers_at_once=per_account,
-        )
+        return chosen // per_account
 
     # Both.
-
-    def votes(self, data: ScoringInput) -> NDArray[np.int64]:
-        """What a trusted third party's trees say of payments, (transactions, 2)."""
-        labels = self.truth.red_labels(self.truth.counts(self.pairs))
-        none: NDArray[np.int8] = np.zeros(0, np.int8)  # no tree ends without asking the bank
-        return self.truth.votes(data.codes, data.key_of, labels, none).sides
-
-    @property
-    def truth(self) -> TrustedThirdParty:
-        """All of it in one place."""
-        return TrustedThirdParty(self.forest, self.atoms)
-
-    def parameters(self, mode: Mode = "sealed") -> RunParameters:
-        """A new run without noise, so that everything can be compared with the truth."""
-        return run_parameters(
-            self.training_input,
-            dict.fromkeys(self.banks, self.bank_accounts),
-            bound=self.bound,
-            epsilon="none",
-            noise="none",
-            honest_banks=1,
-            mode=mode,
-        )
 
     def federation(
         self, pool: WorkerPool, network_store: type[MemoryStore] = MemoryStore
@@ -250,21 +199,13 @@ class Workload:
         )
 
 
-def _intervals(first: int, stop: int, n: int) -> Node:
-    """A balanced tree over the intervals first..stop−1 of n equal ones between 0 and 1."""
-    if stop - first == 1:
-        return Leaf()
-    middle = (first + stop) // 2
-    cut = float(np.float32(middle / n))
-    return Split(0, cut, _intervals(first, middle, n), _intervals(middle, stop, n))
-
-
 def bic(number: int) -> str:
     """Of a bank."""
     return f"BNCHDE{number:02}"
 
 
-def _bare(numbers: NDArray[np.int64]) -> tuple[bytes, ...]:
+def bare_ids(numbers: NDArray[np.int64]) -> tuple[bytes, ...]:
+    """Of accounts, without their bank."""
     return tuple(b"%012d" % number for number in numbers)
 
 

@@ -13,9 +13,12 @@ from rich.progress import Progress as Bars
 from rich.progress import TaskID
 from rich.table import Table
 
+from pv4fad.bench.evidence_workload import EvidenceWorkload
 from pv4fad.bench.harness import BenchReport, Progress
 from pv4fad.bench.match import bench_match
-from pv4fad.bench.score import bench_online, bench_score
+from pv4fad.bench.paper_workload import PaperWorkload, Scoring
+from pv4fad.bench.scaling import Model
+from pv4fad.bench.score import bench_score
 from pv4fad.bench.train import bench_train
 from pv4fad.bench.workload import Workload
 from pv4fad.cli.console import err, fail, out, progress_bar
@@ -28,8 +31,6 @@ PnsAccounts = Annotated[
     int, typer.Option("--pns-accounts", min=1, help="Accounts of the payment network.")
 ]
 BankAccounts = Annotated[int, typer.Option("--bank-accounts", min=1, help="Accounts of the bank.")]
-Atoms = Annotated[int, typer.Option("--atoms", min=1, help="Atoms a bank tells of an account.")]
-Trees = Annotated[int, typer.Option("--trees", min=1, max=1024, help="Trees of the forest.")]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=0, help="Worker processes; one per core if not set.")
 ]
@@ -37,11 +38,15 @@ JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Write all figures to this file.", dir_okay=False)
 ]
 
-
-ModelMode = Annotated[
-    Literal["sealed", "released"],
-    typer.Option("--mode", help="sealed: labels stay shared; released: the network knows them."),
+ModelName = Annotated[
+    Literal["evidence", "paper"],
+    typer.Option("--model", help="Evidence from counts, the default, or the paper's trees."),
 ]
+HowToScore = Annotated[
+    Literal["decisions", "votes"],
+    typer.Option("--scoring", help="One bit per account; or votes, of the paper's model."),
+]
+Trees = Annotated[int, typer.Option("--trees", min=1, max=1024, help="Trees of the paper's model.")]
 GroupsPerTree = Annotated[
     int, typer.Option("--groups-per-tree", min=1, help="Two red leaves each.")
 ]
@@ -52,7 +57,7 @@ def match(
     *,
     pns_accounts: PnsAccounts = 100_000,
     bank_accounts: BankAccounts = 100_000,
-    atoms: Atoms = 11,
+    model: ModelName = "evidence",
     trees: Trees = 12,
     workers: Workers = None,
     json_file: JsonFile = None,
@@ -61,7 +66,7 @@ def match(
 
     The overhead ratio compares the wall time with that of the HE operations alone.
     """
-    workload = Workload(pns_accounts, bank_accounts, atoms, trees)
+    workload = _workload(model, pns_accounts, bank_accounts, trees=trees)
     _run(lambda progress: bench_match(workload, workers, progress), json_file)
 
 
@@ -70,14 +75,25 @@ def train(
     *,
     pns_accounts: PnsAccounts = 100_000,
     bank_accounts: BankAccounts = 100_000,
-    atoms: Atoms = 11,
+    model: ModelName = "evidence",
+    scoring: HowToScore = "decisions",
     trees: Trees = 12,
     groups_per_tree: GroupsPerTree = 34,
     workers: Workers = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Private training with one bank, compared with a trusted third party."""
-    workload = Workload(pns_accounts, bank_accounts, atoms, trees, groups_per_tree)
+    """Private training with one bank, compared with a trusted third party.
+
+    Labels of the paper's model are released if it is scored by decisions, sealed if by votes.
+    """
+    workload = _workload(
+        model,
+        pns_accounts,
+        bank_accounts,
+        trees=trees,
+        groups_per_tree=groups_per_tree,
+        scoring=scoring,
+    )
     _run(lambda progress: bench_train(workload, workers, progress), json_file)
 
 
@@ -90,24 +106,31 @@ def score(
     per_account: Annotated[
         int, typer.Option("--per-account", min=1, help="Payments of an account, at most.")
     ] = 15,
-    mode: ModelMode = "sealed",
+    model: ModelName = "evidence",
+    scoring: HowToScore = "decisions",
     pns_accounts: PnsAccounts = 100_000,
     bank_accounts: BankAccounts = 100_000,
-    atoms: Atoms = 11,
     trees: Trees = 12,
     groups_per_tree: GroupsPerTree = 34,
     workers: Workers = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Private scoring of one batch, every vote compared with a trusted third party.
+    """Asking the bank about one batch, every answer compared with a trusted third party.
 
-    A model is trained first, off the clock.
+    Decisions take at most three rounds, however many payments there are; votes a layer for each
+    payment that an account has at most.  A model is trained first, off the clock.
     """
-    workload = Workload(pns_accounts, bank_accounts, atoms, trees, groups_per_tree)
+    workload = _workload(
+        model,
+        pns_accounts,
+        bank_accounts,
+        trees=trees,
+        groups_per_tree=groups_per_tree,
+        scoring=scoring,
+    )
     _run(
         lambda progress: bench_score(
             workload,
-            mode,
             n_transactions=transactions,
             per_account=per_account,
             n_workers=workers,
@@ -117,29 +140,27 @@ def score(
     )
 
 
-@app.command()
-def online(
+def _workload(
+    model: Model,
+    pns_accounts: int,
+    bank_accounts: int,
     *,
-    accounts: Annotated[
-        str, typer.Option("--accounts", help="Numbers of accounts, separated by commas.")
-    ] = "10000,30000,100000",
-    mode: ModelMode = "sealed",
-    atoms: Atoms = 11,
-    trees: Trees = 12,
-    groups_per_tree: GroupsPerTree = 34,
-    workers: Workers = None,
-    json_file: JsonFile = None,
-) -> None:
-    """Micro-batches: seconds against the number of accounts, and what one can carry.
-
-    A micro-batch asks one layer over all blocks, however few payments are in it: nobody sees which
-    block was meant.  It carries one payment of every account at most.
-    """
-    sizes = whole_numbers(accounts, "--accounts")
-    workloads = [Workload(n, n, atoms, trees, groups_per_tree) for n in sizes]
-    _run(
-        lambda progress: bench_online(workloads, mode, workers, progress), json_file, _print_online
-    )
+    trees: int,
+    groups_per_tree: int = 1,
+    scoring: Scoring = "decisions",
+) -> Workload:
+    """`trees` and `groups_per_tree` are the paper's."""
+    if model == "paper":
+        return PaperWorkload(
+            pns_accounts,
+            bank_accounts,
+            n_trees=trees,
+            groups_per_tree=groups_per_tree,
+            scoring=scoring,
+        )
+    if scoring == "votes":
+        raise typer.BadParameter("votes need --model paper", param_hint="--scoring")
+    return EvidenceWorkload(pns_accounts, bank_accounts)
 
 
 def whole_numbers(text: str, option: str) -> list[int]:
@@ -168,37 +189,15 @@ class Bar:
         self._bars.advance(self._task)
 
 
-def _run(
-    benchmark: Callable[[Progress], BenchReport],
-    json_file: Path | None,
-    show: Callable[[BenchReport], None] | None = None,
-) -> None:
+def _run(benchmark: Callable[[Progress], BenchReport], json_file: Path | None) -> None:
     require_writable(json_file)
     with progress_bar() as bars:
         report = benchmark(Bar(bars))
     if json_file is not None:
         write_whole(json_file, json.dumps(report.document(), indent=2) + "\n")
-    (show or _print)(report)
+    _print(report)
     if not report.passed:
         fail("the result is wrong; please report this with the figures above", 1)
-
-
-def _print_online(report: BenchReport) -> None:
-    table = Table(title=f"Micro-batches, {report.workload['mode']} model")
-    for heading in ("accounts", "blocks", "transactions", "wall s", "CPU s", "bytes"):
-        table.add_column(heading, justify="right")
-    for one in report.figures.pop("micro_batches"):
-        table.add_row(
-            f"{one['accounts']:,}",
-            str(one["blocks"]),
-            f"{one['transactions']:,}",
-            f"{one['wall_s']:.2f}",
-            f"{one['cpu_s']:.2f}",
-            size_text(one["n_bytes"]),
-        )
-    out.print(table)
-    out.print("A micro-batch carries at most one payment of every account.")
-    _print_end(report)
 
 
 def _print(report: BenchReport) -> None:
@@ -207,10 +206,6 @@ def _print(report: BenchReport) -> None:
     out.print(_traffic(report))
     if report.operations:
         out.print(_operations(report))
-    _print_end(report)
-
-
-def _print_end(report: BenchReport) -> None:
     for name, peak in report.peak_bytes.items():
         out.print(f"peak memory of {name}: {peak / 2**20:,.0f} MiB")
     for name, value in report.figures.items():

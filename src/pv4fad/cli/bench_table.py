@@ -18,7 +18,7 @@ from pv4fad.bench.figures import (
     table_page,
     words_of,
 )
-from pv4fad.bench.scaling import ScalingReport, bench_scaling, study
+from pv4fad.bench.scaling import ScalingReport, bench_scaling
 from pv4fad.bench.table import (
     PAPER,
     FinishedRows,
@@ -27,7 +27,7 @@ from pv4fad.bench.table import (
     bench_table,
     rows_of,
 )
-from pv4fad.cli.bench import Bar, JsonFile, ModelMode, Workers, whole_numbers
+from pv4fad.cli.bench import Bar, JsonFile, ModelName, Workers, whole_numbers
 from pv4fad.cli.console import err, fail, out, progress_bar
 from pv4fad.files import require_writable, write_whole
 from pv4fad.report.style import drawing_style
@@ -45,7 +45,6 @@ def table(
     scale: Annotated[
         float, typer.Option("--scale", help="All sizes times this: 0.1 for a first impression.")
     ] = 1.0,
-    mode: ModelMode = "sealed",
     workers: Workers = None,
     json_file: JsonFile = None,
     html_file: Annotated[
@@ -54,10 +53,12 @@ def table(
 ) -> None:
     """The paper's run times, with this system's beside them, every result checked.
 
+    The paper's model scores by votes; the same payments are decided about by the default model.
+
     With --json, rows are kept as soon as they are finished: the same command goes on after an
     interruption.
     """
-    wanted, setting = rows_of(whole_numbers(rows, "--rows")), Setting(scale, mode, workers)
+    wanted, setting = rows_of(whole_numbers(rows, "--rows")), Setting(scale, workers)
     require_writable(json_file, html_file)
     finished = FinishedRows(json_file)
     finished.load(setting)
@@ -75,7 +76,7 @@ def table(
     _print_rows(results)
     if html_file is not None:
         write_whole(html_file, table_page(results))
-    if not all(all(one.job.checks.values()) for one in results):
+    if not all(all(one.checks.values()) for one in results):
         fail(WRONG, 1)
     if len(results) < len(wanted):
         fail("not all rows are finished", 130)
@@ -92,7 +93,7 @@ def _print_rows(results: list[RowResult]) -> None:
             table.add_row(*row)
         out.print(table)
     for one in results:
-        for claim, holds in one.job.checks.items():
+        for claim, holds in one.checks.items():
             mark = "[green]checked[/]" if holds else "[bold red]WRONG[/]"
             out.print(f"row {one.row.number}: {claim}: {mark}", soft_wrap=True)
     out.print(HOW_IT_COMPARES, soft_wrap=True)
@@ -103,17 +104,17 @@ def scaling(
     accounts: Annotated[
         int, typer.Option("--accounts", min=1, help="Accounts of the smallest job.")
     ] = 25_000,
-    mode: ModelMode = "sealed",
+    model: ModelName = "evidence",
     workers: Workers = None,
     json_file: JsonFile = None,
     figure_file: Annotated[
         Path | None, typer.Option("--figure", help="Draw it: an SVG file.", dir_okay=False)
     ] = None,
 ) -> None:
-    """How the cost grows with accounts, banks, red leaves and transactions."""
+    """How the cost grows with accounts, banks, transactions, and red leaves of the paper's."""
     require_writable(json_file, figure_file)
     with progress_bar() as bars:
-        report = bench_scaling(study(accounts), mode, workers, Bar(bars))
+        report = bench_scaling(accounts, model, workers, Bar(bars))
     if json_file is not None:
         write_whole(json_file, json.dumps(report.document(), indent=2) + "\n")
     if figure_file is not None:
@@ -125,7 +126,7 @@ def scaling(
 
 
 def _print_scaling(report: ScalingReport) -> None:
-    points = Table("size", title=f"Cost against size, {report.mode} model")
+    points = Table("size", title=f"Cost against size, model {report.model}")
     for heading in ("", "train CPU s", "train wall s", "score CPU s", "score wall s", "bytes"):
         points.add_column(heading, justify="right")
     for number, one in enumerate(report.points):

@@ -6,21 +6,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Evaluation
+from pv4fad.privacy.epsilon import upper_text
 from pv4fad.report.content import ReportContent
 from pv4fad.report.words import estimate_text, found_text, size_text
 from pv4fad.runs.meter import PhaseCost, Traffic
 
 _HEADINGS = {ALONE: "network alone", JOINT: "with the banks", JOINED: "all data joined"}
 
-_CAN_TELL = {
-    "payment-network": "one vote total per side it scores",
-    "bank": "public sizes: the values are uniform or closed",
-    "aggregator": "public sizes: the values are uniform or closed",
-}
-"""By receiver: what it could make of what reached it."""
-
+_NOTHING = "public sizes: the values are uniform or closed"
 _EQUAL = (
-    "A small federation without noise: its trees, counts, labels and votes equal those of a trusted"
+    "A small federation without noise: its counts, bits, alerts and scores equal those of a trusted"
     " third party, all of them."
 )
 
@@ -36,34 +31,53 @@ def summary(content: ReportContent) -> Table:
     table.add_row("seen", _seen(content))
     table.add_row("cost", _cost(content))
     table.add_row("right", _EQUAL)
-    privacy = content.document.privacy
-    table.add_row(
-        "private",
-        escape(
-            f"ε = {privacy.epsilon} for training, for {privacy.unit}. Outside of it: what votes"
-            " tell the payment network about accounts that it scores."
-        ),
-    )
+    table.add_row("private", escape(_private(content)))
     return table
+
+
+def _private(content: ReportContent) -> str:
+    privacy, scoring = content.document.privacy, content.scoring
+    n_banks, alone = len(content.document.parameters.banks), privacy.effective_epsilon
+    parts = [
+        f"ε = {privacy.epsilon} for training, for {privacy.unit}, if {privacy.honest_banks} of"
+        f" {n_banks} banks are honest"
+    ]
+    if alone is not None:
+        parts.append(f"; {upper_text(alone, 2)} if only one is.")
+    if scoring is not None and scoring.learned is not None:
+        learned = scoring.learned
+        parts.append(
+            f" Outside of it, scoring: asked about {learned.accounts_asked:,} of"
+            f" {learned.accounts:,} accounts, {scoring.accounts_positive:,} of them not ordinary."
+        )
+    return "".join(parts)
 
 
 def _found(evaluation: Evaluation) -> Table:
     table = _plain("looked at", *(_HEADINGS[one.name] for one in evaluation.detectors))
-    for number, at in enumerate(evaluation.detectors[0].budgets):
-        found = (
-            found_text(one.budgets[number], evaluation.anomalies) for one in evaluation.detectors
-        )
-        table.add_row(f"{at.alerts:,} of {evaluation.transactions:,}", *found)
+    budgets = [one.budgets for one in evaluation.detectors]
+    rows = [(f"highest {at[0].alerts:,}", at) for at in zip(*budgets, strict=True)]
+    alerts = [one.alerts for one in evaluation.detectors if one.alerts is not None]
+    if alerts:
+        rows.append((f"its {alerts[0].alerts:,} alerts", tuple(alerts)))
+    for name, found in rows:
+        table.add_row(name, *(found_text(at, evaluation.anomalies) for at in found))
     estimates = (estimate_text(one.average_precision) for one in evaluation.detectors)
     table.add_row("avg precision", *estimates)
     return table
 
 
 def _seen(content: ReportContent) -> Table:
+    scoring = content.scoring
     traffic: list[Traffic] = [*content.document.traffic]
-    traffic += content.scoring.traffic if content.scoring else ()
+    traffic += scoring.traffic if scoring else ()
+    known = 0 if scoring is None else scoring.accounts_known
     table = _plain("party", "received", "and could tell from it")
-    for receiver, can_tell in _CAN_TELL.items():
+    for receiver, can_tell in (
+        ("payment-network", f"noisy counts; one bit about {known:,} accounts"),
+        ("bank", _NOTHING),
+        ("aggregator", _NOTHING),
+    ):
         size = sum(one.bytes for one in traffic if one.receiver == receiver)
         name = "each bank" if receiver == "bank" else receiver.replace("-", " ")
         n_receivers = len(content.document.parameters.banks) if receiver == "bank" else 1

@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
-from pv4fad.detection.recipe import Combiner
 from pv4fad.errors import ParameterError
 from pv4fad.evaluation.evaluate import ALONE, JOINED, Detector, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
@@ -26,8 +25,8 @@ from pv4fad.runs.partition import scoring_splits
 from pv4fad.runs.scoring_record import require_run
 
 NOT_COMPARED = (
-    f"The predictions have no column {LOCAL_SCORE}, so they are not compared with what the payment"
-    " network finds alone; pv4fad score --details writes it if the run has a local model."
+    f"The predictions have no column {LOCAL_SCORE}, as those of votes, so they are not compared"
+    " with what the payment network finds alone."
 )
 NO_RECORD = "There is no record beside the predictions: nobody knows whether this run made them."
 HOW_SURE = (
@@ -72,8 +71,9 @@ def command(
 ) -> None:
     """Compare a run's predictions with the labels of the test split of DIR.
 
-    Average precision, and what is found if somebody looks at the highest 0.05, 0.1 or 0.2 % of all
-    transactions: with the banks, and by the payment network alone. Labels are read here only.
+    Average precision, what is found if somebody looks at the highest 0.05, 0.1 or 0.2 % of all
+    transactions, and what the alerts of the run are worth: with the banks, and by the payment
+    network alone. Labels are read here only.
     """
     document = RunFolder(run).require_finished()
     if plot is not None:
@@ -81,8 +81,6 @@ def command(
     splits = scoring_splits(folder, scenario)
     predictions = predictions or default_predictions(run)
     record = require_run(predictions, document.run_id)
-    if record is not None:
-        document = document.with_outside_the_claim(record.outside_the_claim)
     scored = ScoredTransactions.read(splits[1], predictions)
     scored.require_labels(splits[1])  # before a model is fitted
     result = evaluate(scored, splits[1], joined_scores(*splits) if joined else None)
@@ -90,10 +88,9 @@ def command(
         drawing = precision_recall(result.detectors).svg(stand_alone_style=drawing_style())
         write_whole(plot, drawing + "\n")
     if as_json:
-        combiner = None if record is None else record.combiner
-        print_json(_summary(document, result) | {"combiner": combiner})
+        print_json(_summary(document, result))
         return
-    out.print(evaluation_table(document, result, None if record is None else record.combiner))
+    out.print(evaluation_table(document, result))
     out.print(HOW_SURE, soft_wrap=True)
     out.print(escape(document.privacy.outside_the_claim), soft_wrap=True)
     if result.of(ALONE) is None:
@@ -110,13 +107,11 @@ def _require_svg(plot: Path) -> None:
     require_new_file(plot)
 
 
-def evaluation_table(
-    document: RunDocument, result: Evaluation, combiner: Combiner | None = None
-) -> Table:
-    """One column per detector; `combiner`: that of the run's predictions, if it is known."""
+def evaluation_table(document: RunDocument, result: Evaluation) -> Table:
+    """One column per detector."""
     title = (
         f"{result.transactions:,} transactions, {result.anomalies:,} of them anomalous;"
-        f" ε = {document.privacy.epsilon}" + (f"; combiner {combiner}" if combiner else "")
+        f" ε = {document.privacy.epsilon}"
     )
     table = Table("", *(one.name for one in result.detectors), title=escape(title))
     estimates = (estimate_text(one.average_precision) for one in result.detectors)
@@ -125,11 +120,9 @@ def evaluation_table(
         for name, share in (("to joined", result.to_joined), ("gap closed", result.gap_closed)):
             shares = [share(one) for one in result.detectors]
             table.add_row(name, *("-" if one is None else f"{one:.2f}" for one in shares))
-    for number, at in enumerate(result.detectors[0].budgets):
-        found = (found_text(one.budgets[number], result.anomalies) for one in result.detectors)
-        table.add_row(f"found in {at.alerts:,} alerts", *found)
-        precision = (f"{one.budgets[number].precision:.2f}" for one in result.detectors)
-        table.add_row("  precision", *precision)
+    for name, found in result.rows():
+        table.add_row(name, *(found_text(at, result.anomalies) for at in found))
+        table.add_row("  precision", *(f"{at.precision:.2f}" for at in found))
     return table
 
 
@@ -155,4 +148,5 @@ def _measures(detector: Detector, result: Evaluation) -> dict[str, Any]:
             asdict(at) | {"recall_interval": asdict(interval)}
             for at, interval in zip(detector.budgets, detector.recall, strict=True)
         ],
+        "alerts": None if detector.alerts is None else asdict(detector.alerts),
     }

@@ -1,4 +1,4 @@
-"""`pv4fad example`: six payments, two banks, and sums that one can check by hand.
+"""`pv4fad example`: six accounts, two banks: counts and a question that one can check by hand.
 
 Real parties, keys and messages, all in memory.  The noise is off, so that the answer is exact.
 """
@@ -14,13 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.cli.console import err, out
+from pv4fad.evidence.cells import N_CELLS, N_HIT_CELLS, CountedAccounts
+from pv4fad.evidence.classes import CLASSES, counted_sets
+from pv4fad.evidence.trusted import trusted_bits, trusted_counts
 from pv4fad.federation import Federation, run_parameters
-from pv4fad.forest.atoms import FLAGS, AtomSchema
-from pv4fad.forest.counts import group_counts
-from pv4fad.forest.pairs import KeptPairs
-from pv4fad.forest.structure import Forest, PublicSizes
-from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Side
-from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.hashing.identity import canonical_account, qualified_key
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.aggregator import Aggregator
@@ -30,136 +27,173 @@ from pv4fad.parties.identity import Identity
 from pv4fad.parties.network_stages import TrainingInput
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK, Party, RunRecords
 from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.parties.scoring_tables import AskedSet, Round, Tables
 from pv4fad.parties.store import MemoryStore
 from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.scoring_messages import ScoreReply
 from pv4fad.protocol.tables import assign_tables
+from pv4fad.protocol.wire import Message
+from pv4fad.runs.prepare import cell_counts
 
 PAYMENTS = {"Ada": 0, "Ben": 0, "Cem": 1, "Dia": 1, "Eve": 1, "Fay": 1}
 """To whom, and the label: 1 is anomalous."""
-ACCOUNTS = {"bank01": {"Ada": "00", "Ben": "00", "Cem": "07"}, "bank02": {"Dia": "00", "Eve": "04"}}
-"""The flags of each bank's accounts; Fay's is not there."""
+ACCOUNTS = {
+    "bank01": {"Ada": "ordinary", "Ben": "mild", "Cem": "severe"},
+    "bank02": {"Dia": "ordinary", "Eve": "mild"},
+}
+"""The class of each bank's accounts; Fay's is not there."""
 BICS = {"bank01": "AAAADEFF", "bank02": "BBBBFRPP"}
+ASKED = ("Ada", "Fay")
+QUESTION = AskedSet((), absent=True)
+"""Whether the account is absent."""
 
 STORY = """\
-The payment network knows        The banks know (flag 00: nothing against the account)
-  to Ada   normal      -1          bank01   Ada 00, Ben 00, Cem 07
-  to Ben   normal      -1          bank02   Dia 00, Eve 04
-  to Cem   anomalous   +1          nobody   Fay
-  to Dia   anomalous   +1
-  to Eve   anomalous   +1
-  to Fay   anomalous   +1
+The payment network knows        The banks know
+  to Ada   normal                  bank01   Ada ordinary, Ben mild, Cem severe
+  to Ben   normal                  bank02   Dia ordinary, Eve mild
+  to Cem   anomalous               nobody   Fay
+  to Dia   anomalous
+  to Eve   anomalous
+  to Fay   anomalous
 
-sum over payments to   by hand                     third party   private   label
-  accounts with 00     Ada -1 Ben -1 Dia +1 = -1 {third[0]:>+13}{private[0]:>+10}{label[0]:>8}
-  all others           Cem +1 Eve +1 Fay +1 = +3 {third[1]:>+13}{private[1]:>+10}{label[1]:>8}
+Training counts accounts          by hand             third party   private
+  paid normally      present      Ada, Ben      = 2 {third[0][0]:>13}{private[0][0]:>10}
+                     mild         Ben           = 1 {third[0][1]:>13}{private[0][1]:>10}
+                     severe                     = 0 {third[0][2]:>13}{private[0][2]:>10}
+  paid as anomaly    present      Cem, Dia, Eve = 3 {third[1][0]:>13}{private[1][0]:>10}
+                     mild         Eve           = 1 {third[1][1]:>13}{private[1][1]:>10}
+                     severe       Cem           = 1 {third[1][2]:>13}{private[1][2]:>10}
+Of the 3 present the payment network held {own}, the banks {others};
+{sum} = {private[1][0]} modulo {modulus}.
 
-Nobody saw {private[0]}: the payment network held {own}, the banks {others};
-{sum} = {private[0]} modulo {modulus}.
+Scoring asks one bit              by hand             third party   private
+  is Ada absent?                  at bank01     = 0 {third_bits[0]:>13}{bits[0]:>10}
+  is Fay absent?                  nobody has it = 1 {third_bits[1]:>13}{bits[1]:>10}
+Of the 1 for Fay the payment network held {answer.own}, and bank02 sent {answer.reply};
+{answer.own} + {answer.reply} = {bits[1]} modulo {modulus}.
+
 {n_messages} messages, {megabytes:.0f} MB; 5000 accounts take no more: a table has 16384 bins.
 """
 
-_BANK_OF = {name: bank for bank, flags in ACCOUNTS.items() for name in flags} | {"Fay": "bank02"}
+_BANK_OF = {name: bank for bank, accounts in ACCOUNTS.items() for name in accounts} | {
+    "Fay": "bank02"
+}
+_CELLS = (N_HIT_CELLS, 0)  # of a payment of label 0, of label 1
 
 
 @dataclass(frozen=True)
-class Sums:
-    """For flag 00 and for the rest: the sum and the label that follows from it."""
+class Found:
+    """By either way: the accounts of each set in both cells, and the answers."""
 
-    counts: Sequence[int]
-    labels: Sequence[int]
+    counts: Sequence[Sequence[int]]
+    bits: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """The two numbers that add up to an answer, as their holders saw them."""
+
+    own: int
+    reply: int
 
 
 @dataclass(frozen=True)
 class PrivateResult:
     """What the federation computed, and the shares in which it was held on the way."""
 
-    sums: Sums
-    shares: dict[str, int]  # party → its share of the sum for flag 00
+    found: Found
+    shares: Sequence[int]  # of the present accounts paid as anomaly: S, then the banks
+    answer: Uniform  # of the last question
     modulus: int
     message_bytes: Sequence[int]
 
 
-def one_node_forest() -> Forest:
-    """One tree that asks one question: does the beneficiary's account have flag 00?"""
-    schema = AtomSchema()
-    condition = BankCondition(Side.BENEFICIARY, (schema.atom_set(FLAGS.name, ("00",)),))
-    sizes = PublicSizes(
-        n_trees=1, groups_per_tree=1, n_sets=1, n_distinct_sets=1, n_atoms=schema.n_atoms
-    )
-    return Forest((BankNode(condition, Leaf()),), (), schema, sizes)
+def counted_accounts() -> CountedAccounts:
+    """Every account counts once: in one cell if it was paid normally, in another if not."""
+    keys = np.arange(len(PAYMENTS))
+    return CountedAccounts(np.array([_CELLS[label] for label in PAYMENTS.values()]), keys, keys)
 
 
-def signed_pairs() -> KeptPairs:
-    """Every payment counts +1 if it is anomalous and −1 if not."""
-    n = len(PAYMENTS)
-    return KeptPairs(
-        transaction=np.arange(n),
-        side=np.full(n, Side.BENEFICIARY, np.int8),
-        group=np.zeros(n, np.int64),
-        key=np.arange(n),
-        weight=np.array([1 if label else -1 for label in PAYMENTS.values()]),
-    )
-
-
-def by_a_trusted_third_party() -> Sums:
+def by_a_trusted_third_party() -> Found:
     """With all data in one place."""
-    flag_of = {name: flag for flags in ACCOUNTS.values() for name, flag in flags.items()}
-    atoms = [FLAGS.atoms.index(flag_of[name]) if name in flag_of else -1 for name in PAYMENTS]
-    third_party = TrustedThirdParty(one_node_forest(), np.array(atoms)[:, np.newaxis])
-    counts = third_party.counts(signed_pairs())
-    return Sums(counts[0].tolist(), third_party.red_labels(counts)[0].tolist())
+    class_of = {name: one for accounts in ACCOUNTS.values() for name, one in accounts.items()}
+    atoms = np.array([_atom(class_of[name]) if name in class_of else -1 for name in PAYMENTS])
+    counts = trusted_counts(counted_accounts(), atoms, counted_sets("fine", "class"))
+    asked = atoms[[list(PAYMENTS).index(name) for name in ASKED]]
+    bits = trusted_bits(asked, QUESTION.atoms, absent=QUESTION.absent)
+    return Found(counts[list(_CELLS)].tolist(), bits.tolist())
 
 
 def by_the_federation() -> PrivateResult:
     """With every party keeping its data to itself."""
-    forest, pairs = one_node_forest(), signed_pairs()
-    keys = [(BICS[_BANK_OF[name]], canonical_account(name)) for name in PAYMENTS]
-    tables = assign_tables(keys, {bic: bank for bank, bic in BICS.items()}, 1, broadcast=False)
-    counts = group_counts(forest, pairs, len(keys))
-    data = TrainingInput(forest, counts, np.zeros(0, np.int8), tables)
+    directory = {bic: bank for bank, bic in BICS.items()}
+    tables = assign_tables([_key(name) for name in PAYMENTS], directory, 1, broadcast=False)
+    sets = (counted_sets("fine", "class"),) * N_CELLS
+    data = TrainingInput(cell_counts(counted_accounts()), sets, tables)
     parameters = run_parameters(
         data,
-        {bank: len(flags) for bank, flags in ACCOUNTS.items()},
+        {bank: len(accounts) for bank, accounts in ACCOUNTS.items()},
         bound=1,
         epsilon="none",
         noise="none",
         honest_banks=1,
-        mode="released",
+        mode="counts",
+        counted="fine",
+        absent="class",
     )
-    sizes: list[int] = []
     pool = WorkerPool(0)  # one block per bank: done before worker processes would have started
     network = PaymentNetwork(MemoryStore(PAYMENT_NETWORK), pool)
     aggregator = Aggregator(AGGREGATOR, MemoryStore(AGGREGATOR), pool)
     federation = Federation(network, _banks(pool), aggregator)
-    federation.train(parameters, data, lambda _, n_bytes: sizes.append(n_bytes))
-    t = parameters.plain_modulus
-    own = int(_arrays(network, parameters.run_id, "sums")["p"][0, 0])
-    shares = {
-        bank.name: int(_arrays(bank, parameters.run_id, "sums")["q"][0])
-        for bank in federation.banks
-    }
-    first = (own - sum(shares.values()) + t // 2) % t - t // 2
-    labels = _arrays(network, parameters.run_id, "labels")["labels"]
+    watch = _Watch(network, parameters.run_id)
+    federation.train(parameters, data, watch)
+    questions = Round([_key(name) for name in ASKED], (QUESTION,), np.zeros(len(ASKED), np.int64))
+    bits = federation.ask(parameters.run_id, questions, watch)
+    own = _arrays(network, parameters.run_id, "sums")["p"][_CELLS[1], 0]
+    first_sum = _CELLS[1] * parameters.sizes.n_sets
+    theirs = [_arrays(bank, parameters.run_id, "sums")["q"][first_sum] for bank in federation.banks]
+    counts = network.counts(parameters.run_id)[list(_CELLS)]
     return PrivateResult(
-        Sums([first, int(counts.n_path[0]) - first], labels.tolist()),
-        {PAYMENT_NETWORK: own, **shares},
-        t,
-        sizes,
+        Found(counts.tolist(), bits.tolist()),
+        [int(one) for one in (own, *theirs)],
+        watch.answer,
+        parameters.plain_modulus,
+        watch.sizes,
     )
+
+
+class _Watch:
+    """Sizes of messages; and, just before they are added up, the parts of the last answer."""
+
+    def __init__(self, network: PaymentNetwork, run_id: str) -> None:
+        self.sizes: list[int] = []
+        self.answer = Uniform(0, 0)
+        self._network, self._run_id = network, run_id
+
+    def __call__(self, message: Message, n_bytes: int) -> None:
+        self.sizes.append(n_bytes)
+        if isinstance(message, ScoreReply) and message.address.sender == _BANK_OF[ASKED[-1]]:
+            here = message.address
+            with self._network.store.transaction() as tx:
+                training = RunRecords(tx, self._run_id)
+                place = Tables(training).places_of([_key(ASKED[-1])])[0, 1]
+                batch = training.of_epoch(here.epoch)
+                own = batch.get_arrays(f"totals/{here.table_id}/0")["totals"][0, place]
+            self.answer = Uniform(int(own), int(message.residues[place]))
 
 
 def _banks(pool: WorkerPool) -> list[Bank]:
     identities = {bank: Identity.generate(bank) for bank in ACCOUNTS}
     signing_keys = {bank: one.public().signing_key for bank, one in identities.items()}
     banks = []
-    for bank, flags in ACCOUNTS.items():
+    for bank, accounts in ACCOUNTS.items():
         store = MemoryStore(bank)
         with store.transaction() as tx:
             set_limit(tx, "none", datetime.now(UTC))
         records = BankRecords(
-            tuple(qualified_key(BICS[bank], name) for name in flags),
-            tuple(canonical_account(name).encode() for name in flags),
-            np.array([[FLAGS.atoms.index(flag)] for flag in flags.values()], np.int16),
+            tuple(qualified_key(BICS[bank], name) for name in accounts),
+            tuple(canonical_account(name).encode() for name in accounts),
+            np.array([[_atom(one)] for one in accounts.values()], np.int16),
             "example",
         )
         identity = identities[bank]
@@ -169,29 +203,39 @@ def _banks(pool: WorkerPool) -> list[Bank]:
     return banks
 
 
+def _atom(name: str) -> int:
+    return CLASSES.index(name)
+
+
+def _key(name: str) -> tuple[str, str]:
+    return BICS[_BANK_OF[name]], canonical_account(name)
+
+
 def _arrays(party: Party, run_id: str, name: str) -> dict[str, NDArray[Any]]:
     with party.store.transaction() as tx:
         return RunRecords(tx, run_id).get_arrays(name)
 
 
 def example() -> None:
-    """Six payments, two banks, one question: a private count that you can check by hand."""
+    """Six accounts, two banks: private counts and one question that you can check by hand."""
     plain = by_a_trusted_third_party()
-    with err.status("six payments, two banks, real keys: a few seconds ..."):
+    with err.status("six accounts, two banks, real keys: a few seconds ..."):
         private = by_the_federation()
     out.print(report(plain, private), markup=False, soft_wrap=True, end="")
 
 
-def report(plain: Sums, private: PrivateResult) -> str:
+def report(plain: Found, private: PrivateResult) -> str:
     """The example as text."""
-    own, *others = private.shares.values()
+    own, *others = private.shares
     return STORY.format(
         third=plain.counts,
-        private=private.sums.counts,
-        label=private.sums.labels,
+        private=private.found.counts,
+        third_bits=plain.bits,
+        bits=private.found.bits,
         own=own,
         others=" and ".join(map(str, others)),
-        sum=" - ".join(map(str, (own, *others))),
+        sum=" - ".join(map(str, private.shares)),
+        answer=private.answer,
         modulus=private.modulus,
         n_messages=len(private.message_bytes),
         megabytes=sum(private.message_bytes) / 1e6,

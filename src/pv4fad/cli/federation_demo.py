@@ -22,11 +22,13 @@ import typer
 from rich.rule import Rule
 
 from pv4fad.cli.console import out
+from pv4fad.cli.learned import learned_lines
 from pv4fad.data.challenge import bank_client_id, transactions_file
 from pv4fad.data.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
 from pv4fad.errors import DataError, StoreError
 from pv4fad.flower.processes import free_ports
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.runs.scoring_record import read_record
 
 MARK = "made-by-pv4fad-demo-federated.txt"
 _ABOUT = """\
@@ -84,11 +86,20 @@ def demo_federated(
     with _running(folder, parties):
         relay = folder / AGGREGATOR
         _step(root, "Is everybody there?", ["federation", "start", relay, "check"], quiet=True)
-        _step(root, "Train, ε = 1", ["federation", "start", relay, "train"])
-        _step(root, "Score the payments of the last days", ["federation", "start", relay, "score"])
+        _step(root, "Train: noisy counts, ε = 1", ["federation", "start", relay, "train"])
+        _step(
+            root,
+            "Score the payments of the last days: one bit where it can make an alert",
+            ["federation", "start", relay, "score"],
+        )
     words = ["ledger", "show", folder / bank, *_key(folder, bank)]
     _step(root, f"What {bank} has spent", words)
     (file,) = (folder / PAYMENT_NETWORK / "predictions").glob("*.csv")
+    record = read_record(file)
+    out.print()
+    out.print(Rule("What the payment network has learnt, and nobody else", align="left"))
+    for line in [] if record is None else learned_lines(record):
+        out.print(line, markup=False, soft_wrap=True)
     out.print(
         f"Predictions: {file}. Done in {time.monotonic() - started:.0f} seconds. How to do this"
         " between organisations: docs/deployment.md.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,14 +17,21 @@ from pv4fad.errors import StoreError
 from pv4fad.parties.disk_store import DiskStore
 from pv4fad.parties.party import BANK, role_of
 from pv4fad.parties.store_file import party_of
-from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon
-from pv4fad.privacy.ledger import Ledger, read_ledger, set_limit
+from pv4fad.privacy.effective import WARN_ABOVE, guessing_bound, is_weak
+from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon, upper_text
+from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit
 
 CLAIM = (
     "ε bounds what training reveals about one account record at this bank, over all runs together."
-    " Scoring is outside the ε claim: for an account it scores, the payment network also learns"
-    " a function of the account's current flag."
+    " Scoring is outside the ε claim: about an account that it asks about, the payment network also"
+    " learns whether the current record is in the set it asked for (or, by votes, a vote total)."
 )
+HOLDS_IF = (
+    "An ε holds if at least H banks, this one included, add their noise and keep it to themselves;"
+    " H = 1 is the case that no other bank does. Guess: how often somebody is right at"
+    " most who was undecided before whether a record is present, or of which of two classes it is."
+)
+WEAK = f"Warning: a run that claims an ε above {WARN_ABOVE}, or none, protects a record little."
 
 app = typer.Typer(help="A bank's privacy budget.", no_args_is_help=True)
 
@@ -88,32 +96,53 @@ def _summary(party: str, ledger: Ledger) -> dict[str, Any]:
                 "sensitivity": expense.sensitivity,
                 "unit": expense.unit,
                 "noise": expense.noise,
+                "honest_banks": expense.honest_banks,
+                "epsilon_alone": "none" if alone == inf else alone,
+                "guessing_bound": guessing_bound(expense.epsilon),
+                "guessing_bound_alone": guessing_bound(alone),
                 "account_file": expense.account_file,
                 "time": expense.time.isoformat(),
             }
-            for expense in ledger.expenses
+            for expense, alone in ((one, one.epsilon_alone) for one in ledger.expenses)
         ],
     }
 
 
 def _print(party: str, ledger: Ledger) -> None:
     table = Table(title=escape(f"Ledger of {party}"))
-    for heading in ("time", "run", "ε", "Δ", "noise", "account file"):
+    for heading in ("time", "run", "Δ", "noise", "H", "ε", "guess", "account file"):
         table.add_column(heading, overflow="fold")
     for expense in ledger.expenses:
-        loud = "bold red" if expense.epsilon == "none" else ""
         table.add_row(
             expense.time.isoformat(sep=" ", timespec="seconds"),
             escape(expense.run_id),
-            epsilon_text(expense.epsilon),
             str(expense.sensitivity),
             escape(expense.noise),
+            *_if_honest(expense),
             escape(expense.account_file[:12]),
-            style=loud,
+            style="bold red" if expense.epsilon == "none" else "",
         )
     out.print(table)
     spent, limit, left = map(_amount, (ledger.spent, ledger.limit, ledger.left))
     out.print(f"spent [bold]{spent}[/], limit [bold]{limit}[/], left [bold]{left}[/]")
     for unit in dict.fromkeys(expense.unit for expense in ledger.expenses):
         out.print(f"unit of privacy: {escape(unit)}")
+    if ledger.expenses:
+        out.print(HOLDS_IF)
+    if any(is_weak(expense.epsilon) for expense in ledger.expenses):
+        out.print(f"[bold red]{WEAK}[/]")
     out.print(CLAIM)
+
+
+def _if_honest(expense: Expense) -> tuple[str, str, str]:
+    """H, ε and the guess as claimed, and below with this bank alone, if that is another case."""
+    claimed, alone = expense.epsilon, expense.epsilon_alone
+    cases = [(str(expense.honest_banks), epsilon_text(claimed), _percent(guessing_bound(claimed)))]
+    if expense.honest_banks > 1:
+        cases.append(("1", upper_text(alone, 2), _percent(guessing_bound(alone))))
+    honest, epsilon, guess = ("\n".join(column) for column in zip(*cases, strict=True))
+    return honest, epsilon, guess
+
+
+def _percent(probability: float) -> str:
+    return f"{upper_text(100 * probability, 1)} %"

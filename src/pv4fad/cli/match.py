@@ -52,7 +52,8 @@ def refresh(
     """Match all accounts anew, because bank records have changed; scores then show the change.
 
     Always all blocks of all tables, so that nobody learns what has changed, and with new keys
-    everywhere. The model stays as it is; no ε is spent. Interrupted, the same command carries on.
+    everywhere. The model stays as it is; no ε is spent. The payment network forgets the bits it was
+    told, and may ask about an account once more. Interrupted, the same command carries on.
     """
     rematch(
         run, folder, scenario, key_file, workers=workers, as_json=as_json, records_may_differ=True

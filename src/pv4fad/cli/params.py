@@ -5,31 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import log2, prod
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from pv4fad.cli.console import out, print_json
-from pv4fad.forest.atoms import AtomFamily, AtomSchema
+from pv4fad.errors import ParameterError
+from pv4fad.evidence.classes import Absent, CountedSets
+from pv4fad.forest.atoms import AtomFamily, AtomSchema, class_schema
 from pv4fad.forest.structure import PublicSizes
 from pv4fad.hashing.keyed import KEY_BYTES
 from pv4fad.hashing.table_size import LOG2_FAILURE, TableLayout
 from pv4fad.he.keys import generate_keys
 from pv4fad.he.noise import FAILURE_BITS, POLYNOMIAL_BITS
 from pv4fad.he.ring import PLAIN_MODULI, Ring, RingParameters, most_bits
+from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.compare import digit_bases
 from pv4fad.protocol.parameters import (
     LOG2_DISTANCE,
     LOG2_FALSE_MATCH,
     LOG2_LAYERS,
     LOG2_WRAP,
+    Mode,
     NoiseMode,
     RunParameters,
     TablePlan,
+    count_sizes,
 )
+from pv4fad.protocol.scoring_plan import ScoringPlan
 from pv4fad.protocol.tables import padded
 
 _MOST = 10**9  # accounts
+_DEFAULT, _PAPER = "The default model", "The paper's model"
+_PAPER_DEFAULTS: dict[str, Any] = {
+    "scoring": "decisions",
+    "trees": 12,
+    "groups": 34,
+    "node-sets": 1,
+    "atoms": 11,
+    "bound": 1,
+}
 
 
 def command(
@@ -44,30 +59,64 @@ def command(
     banks: Annotated[
         int, typer.Option("--banks", min=1, max=1000, help="Banks that take part.")
     ] = 1,
-    trees: Annotated[int, typer.Option("--trees", min=1)] = 12,
-    groups: Annotated[int, typer.Option("--groups", min=1, help="Groups per tree.")] = 34,
-    sets: Annotated[int, typer.Option("--sets", min=1, max=2, help="Sets per bank node.")] = 1,
-    atoms: Annotated[int, typer.Option("--atoms", min=1, help="Atoms a bank tells of.")] = 11,
-    bound: Annotated[int, typer.Option("--bound", min=1, help="Most weight of one account.")] = 1,
+    model: Annotated[Literal["evidence", "paper"], typer.Option("--model")] = "evidence",
+    sets: Annotated[CountedSets, typer.Option("--sets", rich_help_panel=_DEFAULT)] = "fine",
+    absent: Annotated[Absent, typer.Option("--absent", rich_help_panel=_DEFAULT)] = "class",
+    scoring: Annotated[
+        Literal["decisions", "votes"], typer.Option("--scoring", rich_help_panel=_PAPER)
+    ] = "decisions",
+    trees: Annotated[int, typer.Option("--trees", min=1, rich_help_panel=_PAPER)] = 12,
+    groups: Annotated[
+        int, typer.Option("--groups", min=1, help="Groups per tree.", rich_help_panel=_PAPER)
+    ] = 34,
+    node_sets: Annotated[
+        int,
+        typer.Option(
+            "--node-sets", min=1, max=2, help="Sets per bank node.", rich_help_panel=_PAPER
+        ),
+    ] = 1,
+    atoms: Annotated[
+        int, typer.Option("--atoms", min=1, help="Atoms of a record.", rich_help_panel=_PAPER)
+    ] = 11,
+    bound: Annotated[
+        int,
+        typer.Option("--bound", min=1, help="Most weight of one account.", rich_help_panel=_PAPER),
+    ] = 1,
     epsilon: Annotated[str, typer.Option("--epsilon", help="A number, or none.")] = "1",
     noise: Annotated[NoiseMode, typer.Option("--noise")] = "distributed",
-    honest_banks: Annotated[int, typer.Option("--honest-banks", min=1)] = 1,
+    honest_banks: Annotated[
+        int | None,
+        typer.Option("--honest-banks", min=1, help="Half of the banks if not set."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
     """Print the parameters of a run of these sizes, its bounds and its message sizes.
 
     Exit code 2: no parameters fit; the message names the one to change.
     """
-    sizes = PublicSizes(trees, groups, sets, sets, atoms)
+    paper = {
+        "scoring": scoring,
+        "trees": trees,
+        "groups": groups,
+        "node-sets": node_sets,
+        "atoms": atoms,
+        "bound": bound,
+    }
+    if model == "evidence":
+        if wrong := [name for name, value in paper.items() if value != _PAPER_DEFAULTS[name]]:
+            raise ParameterError(f"{wrong[0]} is an option of model paper only")
+        planned = default_model(sets, absent)
+    else:
+        sizes = PublicSizes(trees, groups, node_sets, node_sets, atoms)
+        planned = paper_model(sizes, bound, "released" if scoring == "decisions" else "sealed")
     parameters = plan_run(
+        planned,
         pns_accounts,
         bank_accounts,
         banks,
-        sizes,
-        bound=bound,
         epsilon=epsilon,
         noise=noise,
-        honest_banks=honest_banks,
+        honest_banks=honest_banks or default_honest_banks(banks),
     )
     document = report(parameters)
     if as_json:
@@ -79,13 +128,35 @@ def command(
             out.print(f"  {line}", markup=False, soft_wrap=True)
 
 
+@dataclass(frozen=True)
+class PlannedModel:
+    """What the run's parameters say of the model."""
+
+    mode: Mode
+    atoms: AtomSchema
+    sizes: PublicSizes
+    bound: int
+    counted: CountedSets | None = None
+    absent: Absent | None = None
+
+
+def default_model(sets: CountedSets, absent: Absent) -> PlannedModel:
+    """Noisy counts of classes in cells; every account counts once."""
+    return PlannedModel("counts", class_schema(absent), count_sizes(sets, absent), 1, sets, absent)
+
+
+def paper_model(sizes: PublicSizes, bound: int, mode: Mode) -> PlannedModel:
+    """Labels of leaves, released or sealed."""
+    names = tuple(str(atom) for atom in range(sizes.n_atoms))
+    return PlannedModel(mode, AtomSchema((AtomFamily("atoms", names),)), sizes, bound)
+
+
 def plan_run(
+    model: PlannedModel,
     pns_accounts: int,
     bank_accounts: int,
     n_banks: int,
-    sizes: PublicSizes,
     *,
-    bound: int,
     epsilon: str,
     noise: NoiseMode,
     honest_banks: int,
@@ -93,23 +164,19 @@ def plan_run(
     """A run whose payment network has equally many accounts at every bank."""
     names = [f"bank{number:02d}" for number in range(1, n_banks + 1)]
     layout = TableLayout.for_accounts(
-        padded(-(-pns_accounts // n_banks)), sizes.n_trees, n_tables=n_banks
+        padded(-(-pns_accounts // n_banks)), model.sizes.n_trees, n_tables=n_banks
     )
-    names_of_atoms = tuple(str(atom) for atom in range(sizes.n_atoms))
     return RunParameters(
+        **vars(model),
         run_id="plan",
         banks=dict.fromkeys(names, padded(bank_accounts)),
         tables=tuple(
             TablePlan(table_id=name, banks=(name,), broadcast=False, layout=layout)
             for name in names
         ),
-        atoms=AtomSchema((AtomFamily("atoms", names_of_atoms),)),
-        sizes=sizes,
-        bound=bound,
         epsilon=epsilon,
         noise=noise,
         honest_banks=honest_banks,
-        mode="sealed",
         hash_key=bytes(KEY_BYTES),
     )
 
@@ -160,19 +227,37 @@ def report(parameters: RunParameters) -> dict[str, dict[str, Any]]:
 def _sums(parameters: RunParameters) -> dict[str, Any]:
     sizes, t = parameters.sizes, parameters.plain_modulus
     smaller = [one for one in PLAIN_MODULI if one < t]
-    why = (
-        f"t/2 must exceed bound x accounts of one tree + noise tail (both except 2^{LOG2_WRAP:.0f})"
-    )
-    return {
-        "trees": sizes.n_trees,
-        "groups": sizes.n_groups,
-        "sums": sizes.n_sums,
-        "red leaves": sizes.n_leaves,
+    if parameters.mode == "counts":
+        model = {
+            "model": "evidence",
+            "sets": parameters.counted,
+            "absent": parameters.absent,
+            "cells": sizes.n_groups,
+            "sums": sizes.n_sums,
+        }
+        why = f"t must exceed accounts counted + twice the noise tail (except 2^{LOG2_WRAP:.0f})"
+        accounts = "accounts counted"
+    else:
+        model = {
+            "model": "paper",
+            "labels": parameters.mode,
+            "trees": sizes.n_trees,
+            "groups": sizes.n_groups,
+            "sums": sizes.n_sums,
+            "red leaves": sizes.n_leaves,
+        }
+        why = (
+            "t/2 must exceed bound x accounts of one tree + noise tail"
+            f" (both except 2^{LOG2_WRAP:.0f})"
+        )
+        accounts = "accounts of one tree"
+    return model | {
         "epsilon": parameters.epsilon,
         "noise": parameters.noise,
+        "honest banks": parameters.honest_banks,
         "bound": parameters.bound,
         "sensitivity": parameters.sensitivity,
-        "accounts of one tree": parameters.accounts_of_one_tree,
+        accounts: parameters.accounts_of_one_tree,
         "noise tail": parameters.noise_tail,
         "largest sum": parameters.largest_sum,
         "plain modulus t": t,
@@ -251,15 +336,23 @@ def _messages(parameters: RunParameters) -> Iterator[tuple[str, Size]]:
     yield "2 shares, B → S", Size(sizes.n_atoms * n_share_blocks, share_top)
     yield "4 products, S → B", Size(parameters.n_sanitised["linear"], share_last)
     yield "5 noisy sums, B → A", Size(sizes.n_sums * n_banks, 8)
-    yield "6 blinded sums, A → S", Size(sizes.n_leaves, 8)
-    yield "7 digits, S → A", Size(n_digits, match_top)
-    yield "8 labels, A → S", Size(parameters.n_leaf_blocks, match_last)
-    yield "9 label masks, A → B", Size(sizes.n_leaves * n_banks, 8)
-    yield "10 labels, B → S", Size(sizes.n_leaves * n_banks, share_top)
-    yield "10 set shares, S → B", Size(sizes.n_distinct_sets * n_share_blocks, share_last)
-    n_queries = (sizes.n_distinct_sets + 1) * n_share_blocks
-    yield "11 queries, S → B, each layer", Size(n_queries, share_last)
-    yield "12 replies, B → S, each layer", Size(match.degree * n_blocks, 4)
+    if parameters.mode == "counts":
+        yield "6 noisy counts, A → S", Size(sizes.n_sums, 8)
+    else:
+        yield "6 blinded sums, A → S", Size(sizes.n_leaves, 8)
+        yield "7 digits, S → A", Size(n_digits, match_top)
+        yield "8 labels, A → S", Size(parameters.n_leaf_blocks, match_last)
+    if parameters.mode == "released":
+        yield "9 label masks, A → S", Size(sizes.n_leaves, 8)
+    step = "each round"
+    if parameters.mode == "sealed":
+        step = "each layer"
+        yield "9 label masks, A → B", Size(sizes.n_leaves * n_banks, 8)
+        yield "10 labels, B → S", Size(sizes.n_leaves * n_banks, share_top)
+        yield "10 set shares, S → B", Size(sizes.n_distinct_sets * n_share_blocks, share_last)
+    n_queries = ScoringPlan(parameters).queries_per_slot * n_share_blocks
+    yield f"11 queries, S → B, {step}", Size(n_queries, share_last)
+    yield f"12 replies, B → S, {step}", Size(match.degree * n_blocks, 4)
 
 
 def _lines(entries: dict[str, Any]) -> Iterator[str]:

@@ -12,16 +12,18 @@ from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out
 from pv4fad.cli.federation_key import given_passphrase, new_passphrase
+from pv4fad.cli.learned import learned_lines
 from pv4fad.errors import ParameterError
 from pv4fad.files import whole_file
 from pv4fad.flower.card import ROLES, PartyCard, Role, federation_id
 from pv4fad.flower.certificates import read_certificate
-from pv4fad.flower.checking import check_party
+from pv4fad.flower.checking import check_party, noise_text
 from pv4fad.flower.network_member import abandon
 from pv4fad.flower.new_party import NewParty, create_party, renew_card
 from pv4fad.flower.party_folder import PartyFolder
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.privacy.epsilon import parse_epsilon
+from pv4fad.runs.scoring_record import ScoringRecord
 
 app = typer.Typer(help="One organisation's part in a deployed federation.", no_args_is_help=True)
 
@@ -130,6 +132,9 @@ def join(
         with whole_file(own.file(own.settings().root_certificate)) as file:
             file.write(authority)
     _print_cards(own.cards())
+    if own.settings().role == "bank":
+        text = noise_text(own.settings(), own.cards())
+        out.print(escape(f"{own.own_card().name} {text}"), soft_wrap=True)
 
 
 @app.command()
@@ -158,7 +163,7 @@ def run(folder: Folder, key_file: KeyFile = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     passphrase = _passphrase(own, key_file)
     name = own.party_name()
-    run_party(own, passphrase, lambda: err.print(f"{name} is ready", markup=False))
+    run_party(own, passphrase, lambda: err.print(f"{name} is ready", markup=False), _print_learned)
 
 
 @app.command("abandon")
@@ -167,11 +172,19 @@ def abandon_command(folder: Folder, key_file: KeyFile = None) -> None:
     own = PartyFolder(folder)
     with own.open_store(_passphrase(own, key_file)) as store:
         run_id = abandon(store)
-    out.print(f"what run {run_id} was doing is given up; what banks have spent on it stays spent")
+    out.print(
+        f"what run {run_id} was doing is given up; what banks have spent on it stays spent, and"
+        " what they have answered stays known"
+    )
 
 
 def _passphrase(folder: PartyFolder, key_file: Path | None) -> Passphrase:
     return given_passphrase(folder.settings().name, key_file)
+
+
+def _print_learned(record: ScoringRecord) -> None:
+    for line in learned_lines(record):
+        err.print(line, markup=False, soft_wrap=True)
 
 
 def _print_cards(cards: dict[str, PartyCard]) -> None:

@@ -16,7 +16,7 @@ from pv4fad.flower.party_folder import PartySettings
 from pv4fad.forest.config import ForestConfig
 from pv4fad.forest.pairs import CountConfig
 from pv4fad.forest.records import SlotPredicate
-from pv4fad.forest.shapes import ConditionConfig, CutLine, RandomShape, TemplateShape, TreeTemplate
+from pv4fad.forest.shapes import ConditionConfig, RandomShape
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.runs.settings import TrainingOptions
 
@@ -34,15 +34,7 @@ _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
     ),
     ("A deployed party", "`party.toml` ([deployment](deployment.md)).", PartySettings),
 )
-_LIBRARY = (
-    ForestConfig,
-    RandomShape,
-    TemplateShape,
-    TreeTemplate,
-    CutLine,
-    ConditionConfig,
-    CountConfig,
-)
+_LIBRARY = (ForestConfig, RandomShape, ConditionConfig, CountConfig)
 
 
 def configuration_reference() -> str:
@@ -50,7 +42,10 @@ def configuration_reference() -> str:
     parts = ["# Configuration", "Made by `make docs` from the models that check it."]
     for title, what, model in _FILES:
         parts += [f"## {title}", what, *_section(model)]
-    parts += ["## In Python", "What the options above build, for who builds it directly."]
+    parts += [
+        "## In Python",
+        "What the options of the paper's model build, for who builds it directly.",
+    ]
     for model in _LIBRARY:
         parts += [f"### `{model.__module__}.{model.__name__}`", *_section(model)]
     return "\n\n".join(parts) + "\n"
@@ -72,7 +67,7 @@ def _type(field: FieldInfo) -> str:
     bounds = [
         f"{sign} {getattr(one, name)}"
         for one in field.metadata
-        for name, sign in (("ge", "≥"), ("le", "≤"), ("min_length", "length ≥"),
+        for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("min_length", "length ≥"),
                            ("max_length", "length ≤"))
         if getattr(one, name, None) is not None
     ]  # fmt: skip

@@ -10,25 +10,18 @@ from rich.markup import escape
 
 from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
+from pv4fad.cli.learned import learned_lines
 from pv4fad.cli.phases import cost_table, phase_display
-from pv4fad.detection.recipe import checked_combiner
-from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
 from pv4fad.errors import BudgetError, WorkerError
 from pv4fad.files import require_new_file
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
-from pv4fad.runs.document import SCORING_IS_OUTSIDE
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.partition import scoring_splits
-from pv4fad.runs.scoring import Scored, score
+from pv4fad.runs.scoring import How, Scored, score
 from pv4fad.runs.scoring_meter import SCORING_PHASES
 from pv4fad.runs.scoring_record import read_record
-from pv4fad.runs.scoring_rows import Batching
 from pv4fad.runs.site import Site
-
-_SEALED = (
-    "The labels of red leaves are sealed: the payment network knows how many of the trees that ask"
-    " a bank voted for 1 on each side, and not which."
-)
+from pv4fad.runs.trained_run import Batching
 
 
 def command(
@@ -41,33 +34,34 @@ def command(
     ],
     *,
     predictions: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="New CSV file: MessageId, Score.")
-    ],
-    combiner: Annotated[
-        str | None,
+        Path,
         typer.Option(
-            help="calibrated, stacked or votes. Default: what the run was trained for. stacked has"
-            " labelled training transactions scored first, once per run: outside the ε claim."
+            "--out",
+            metavar="FILE",
+            help="New CSV file: MessageId, Score, Alert, Level, LocalScore, Reasons.",
+        ),
+    ],
+    alert_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of payments expected to become alerts, such as 0.001; at most, and by"
+            " default, what the run was trained for."
         ),
     ] = None,
-    details: Annotated[
-        bool,
-        typer.Option(help="Add label, confidence, votes per side, and where own tests led."),
-    ] = False,
     batch: Annotated[
-        int, typer.Option(help="Transactions per batch; the result does not depend on it.")
+        int, typer.Option(help="Votes only: transactions per batch; the result stays the same.")
     ] = Batching.transactions,
     layers: Annotated[
         int,
         typer.Option(
-            help="Banks are asked for a multiple of so many layers: what they see of how many"
-            " transactions an account has."
+            help="Votes only: banks are asked for a multiple of so many layers, which is what they"
+            " see of how many transactions an account has."
         ),
     ] = Batching.layers,
     bank_layers_per_day: Annotated[
         int,
         typer.Option(
-            min=1, help="Layers that every bank answers per table and day (a bank's own limit)."
+            min=1, help="Rounds or layers that every bank answers per day (a bank's own limit)."
         ),
     ] = DEFAULT_LAYERS_PER_DAY,
     workers: Annotated[
@@ -81,71 +75,40 @@ def command(
 ) -> None:
     """Score the test split of DIR privately: this command plays all parties.
 
-    Accounts that were not met before are matched first, in padded tables; that happens in every
-    call, whether there are any or not.  Interrupted or killed, the same command carries on.
+    Banks answer one bit about an account, where that bit can change a decision, in a fixed number
+    of rounds.  Accounts that were not met before are matched first, in padded tables; that happens
+    in every call, whether there are any or not.  If it is interrupted, the same command carries on.
     """
     target = RunFolder(run)
     target.require_finished()
     require_new_file(predictions)
     read_record(predictions)  # of a call that was killed just before the predictions, or none
-    batching = Batching(batch, layers)
-    chosen = None if combiner is None else checked_combiner(combiner)
-    if chosen == "stacked":
-        err.print(f"[bold yellow]{OUTSIDE_THE_CLAIM}[/]", soft_wrap=True)
+    how = How(alert_share, Batching(batch, layers))
     splits = scoring_splits(folder, scenario)
     site = Site(
         federation_passphrase(key_file), workers=workers, layers_per_day=bank_layers_per_day
     )
     try:
         with phase_display(SCORING_PHASES) as report:
-            scored = score(
-                splits,
-                target,
-                predictions,
-                site,
-                batching=batching,
-                details=details,
-                combiner=chosen,
-                report=report,
-            )
+            scored = score(splits, target, predictions, site, how=how, report=report)
     except (BudgetError, WorkerError, OSError, KeyboardInterrupt):
         err.print("Not finished; the same command carries on where it was.", soft_wrap=True)
         raise
     if as_json:
         print_json(_summary(scored, predictions))
-    else:
-        _print(scored, predictions)
+        return
+    out.print(cost_table(scored.phases))
+    for line in learned_lines(scored.record):
+        out.print(escape(line), soft_wrap=True)
+    out.print(escape(scored.document.privacy.outside_the_claim), soft_wrap=True)
+    out.print(escape(f"{scored.transactions:,} predictions are in {predictions}."), soft_wrap=True)
 
 
 def _summary(scored: Scored, predictions: Path) -> dict[str, object]:
-    document = scored.document
-    return {
-        "run_id": document.run_id,
+    record = scored.record.model_dump(mode="json", exclude={"traffic", "format", "version"})
+    return record | {
         "predictions": str(predictions),
         "transactions": scored.transactions,
-        "combiner": scored.combiner,
         "layers": scored.layers,
-        "red_labels": _red_labels(scored),
-        "outside_the_claim": " ".join(_outside_the_claim(scored)),
-        "phases": [cost.model_dump() for cost in scored.phases],
+        "outside_the_claim": scored.document.privacy.outside_the_claim,
     }
-
-
-def _print(scored: Scored, predictions: Path) -> None:
-    out.print(cost_table(scored.phases))
-    out.print(escape(f"{scored.transactions:,} predictions are in {predictions}."), soft_wrap=True)
-    out.print(_red_labels(scored), soft_wrap=True)
-    out.print(f"Combiner: {scored.combiner}.", soft_wrap=True)
-    for text in _outside_the_claim(scored):
-        out.print(text, soft_wrap=True)
-
-
-def _outside_the_claim(scored: Scored) -> list[str]:
-    stacked = [OUTSIDE_THE_CLAIM] if scored.combiner == "stacked" else []
-    return [SCORING_IS_OUTSIDE, *stacked]
-
-
-def _red_labels(scored: Scored) -> str:
-    if scored.document.parameters.mode == "sealed":
-        return _SEALED
-    return "The (noisy) labels of red leaves are released to the payment network."

@@ -13,8 +13,8 @@ from rich.table import Table
 from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
 from pv4fad.cli.phases import cost_table, phase_display
-from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
 from pv4fad.errors import ParameterError
+from pv4fad.privacy.effective import guessing_bound, is_weak
 from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
 from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RunFolder
@@ -24,8 +24,8 @@ from pv4fad.runs.site import Site
 from pv4fad.runs.training import resume, train
 
 NO_PRIVACY = (
-    "ε is none: NO NOISE, NO PRIVACY.\nThe labels of the model are those of exact counts and can"
-    " reveal any single account record.\nFor tests and demonstrations only."
+    "ε is none: NO NOISE, NO PRIVACY.\nThe payment network gets exact counts, which can reveal any"
+    " single account record.\nFor tests and demonstrations only."
 )
 
 
@@ -43,46 +43,60 @@ def command(
             " 'none' switches the noise off.",
         ),
     ] = None,
-    bound: Annotated[
-        int | None, typer.Option(help="Most weight that one account contributes. Default 1.")
-    ] = None,
-    structure: Annotated[
-        str | None, typer.Option(help="template (default) or random trees.")
-    ] = None,
-    trees: Annotated[int | None, typer.Option(help="Number of trees. Default 24.")] = None,
-    height: Annotated[
-        int | None, typer.Option(help="Tests on a path. Default: template 1, random 4.")
+    model: Annotated[
+        str | None,
+        typer.Option(help="evidence (default): noisy counts; paper: random decision trees."),
     ] = None,
     noise: Annotated[str | None, typer.Option(help="distributed (default) or per-bank.")] = None,
     honest_banks: Annotated[
         int | None,
         typer.Option(
-            help="Distributed noise: banks assumed to keep their noise to themselves."
-            " Default 1: no bank relies on another."
+            help="Distributed noise: banks assumed to add their noise and keep it to themselves."
+            " Default: half of the banks. 1: no bank relies on another."
         ),
+    ] = None,
+    sets: Annotated[
+        str | None,
+        typer.Option(
+            help="evidence: fine (default) counts mild and severe flags apart, coarse only"
+            " ordinary accounts, with half the noise."
+        ),
+    ] = None,
+    absent: Annotated[
+        str | None,
+        typer.Option(
+            help="evidence: an account that no bank has is a class of its own (class, default),"
+            " or cannot be told from an ordinary one (ordinary)."
+        ),
+    ] = None,
+    alert_share: Annotated[
+        float | None,
+        typer.Option(help="evidence: share of payments expected to become alerts. Default 0.002."),
+    ] = None,
+    scoring: Annotated[
+        str | None,
+        typer.Option(
+            help="paper: decisions (default), one bit where it matters; votes, a vote total for"
+            " each side of a payment."
+        ),
+    ] = None,
+    trees: Annotated[int | None, typer.Option(help="paper: number of trees.")] = None,
+    height: Annotated[int | None, typer.Option(help="paper: tests on a path.")] = None,
+    bound: Annotated[
+        int | None,
+        typer.Option(help="paper: most weight that one account contributes. Default 1."),
     ] = None,
     slots: Annotated[
         list[str] | None,
         typer.Option(
             "--slot",
-            help="A private slot that trees may ask about; may be given several times. Each bank"
-            " says what it means in slots.toml beside its account file.",
-        ),
-    ] = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(help="sealed (default): labels stay shared; released: noisy labels are told."),
-    ] = None,
-    combiner: Annotated[
-        str | None,
-        typer.Option(
-            help="How a score is made: calibrated (default), stacked (also has labelled training"
-            " transactions scored, outside the ε claim), or votes (the paper's)."
+            help="paper with votes: a private slot that trees may ask about; may be given several"
+            " times. Each bank says what it means in slots.toml beside its account file.",
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Of trees and sampling only. By default drawn, and secret."),
+        typer.Option(help="Of sampling and trees only. By default drawn, and secret."),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Worker processes. Default: one per core.")
@@ -113,10 +127,10 @@ def command(
     """
     given = {} if config is None else read_options(config)
     typed = {
-        "epsilon": epsilon, "bound": bound, "structure": structure, "trees": trees,
-        "height": height, "noise": noise, "honest_banks": honest_banks, "mode": mode,
-        "slots": slots or None, "combiner": combiner, "seed": seed, "workers": workers,
-        "bank_limit": bank_limit, "scenario": scenario,
+        "epsilon": epsilon, "model": model, "noise": noise, "honest_banks": honest_banks,
+        "sets": sets, "absent": absent, "alert_share": alert_share, "scoring": scoring,
+        "trees": trees, "height": height, "bound": bound, "slots": slots or None, "seed": seed,
+        "workers": workers, "bank_limit": bank_limit, "scenario": scenario,
     }  # fmt: skip
     given |= {name: value for name, value in typed.items() if value is not None}
     target = RunFolder(run)
@@ -170,8 +184,13 @@ def _options(given: dict[str, Any], known_epsilon: str | None) -> TrainingOption
 def _announce(options: TrainingOptions, *, new: bool) -> None:
     if options.epsilon == "none":
         err.print(Panel(NO_PRIVACY, style="bold red"))
-    if options.combiner == "stacked":
-        err.print(f"[bold yellow]When this run scores: {OUTSIDE_THE_CLAIM}[/]", soft_wrap=True)
+    elif is_weak(options.exact_epsilon):
+        chance = guessing_bound(options.exact_epsilon)
+        err.print(
+            f"[bold yellow]ε = {options.epsilon} is weak protection: who was undecided about a"
+            f" record before may guess right with a probability of up to {chance:.0%}.[/]",
+            soft_wrap=True,
+        )
     text = "This command plays all parties."
     if new:
         limit = epsilon_text(options.exact_bank_limit)
@@ -208,17 +227,22 @@ def _print_summary(document: RunDocument, run: Path, folder: Path, key_file: Pat
             f"at most {plan.layout.n_accounts_declared:,} accounts of the payment network against"
             f" {banks}; {plan.layout.n_bins:,} bins",
         )
-    table.add_row(
-        "forest", f"{sizes.trees} trees, {sizes.sums:,} sums, {sizes.red_leaves:,} red leaves"
-    )
-    table.add_row("model", f"{parameters.mode}; plaintext modulus {sizes.plain_modulus}")
+    if parameters.mode == "counts":
+        kind = "exact" if parameters.epsilon == "none" else "noisy"
+        model = f"evidence: {sizes.groups} cells, {sizes.sums} {kind} counts"
+    else:
+        model = (
+            f"the paper's, labels {parameters.mode}: {sizes.trees} trees, {sizes.sums:,} sums,"
+            f" {sizes.red_leaves:,} red leaves"
+        )
+    table.add_row("model", f"{model}; plaintext modulus {sizes.plain_modulus}")
     out.print(table)
     out.print(cost_table(document.phases))
     bounds = document.bounds
     out.print(
-        "bounds (log2): "
+        "log2 of the failure probability: "
         f"distance from uniform {bounds.log2_distance:.1f}, false match "
-        f"{bounds.log2_false_match:.1f}, overflow {bounds.log2_wrap:.0f}, no place "
+        f"{bounds.log2_false_match:.1f}, overflow {bounds.log2_wrap:.0f}, table placement "
         f"{bounds.log2_placement_failure:.1f}, decryption {bounds.log2_decryption_failure:.0f}",
         soft_wrap=True,
     )

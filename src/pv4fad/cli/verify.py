@@ -27,7 +27,7 @@ def command(
     predictions: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Also check every vote in what pv4fad score wrote for DIR."
+            metavar="FILE", help="Also check every prediction that pv4fad score wrote for DIR."
         ),
     ] = None,
     key_file: KeyFile = None,
@@ -36,8 +36,8 @@ def command(
     """Compute everything again in the clear and compare it with the private run.
 
     This command sees all data and all secrets: it is for tests and demonstrations.
-    Exit code 0: all is equal. 1: something differs. 2: the run has noise, so its red labels
-    cannot be checked.
+    Exit code 0: all is equal. 1: something differs. 2: the run has noise, so what training
+    released cannot be checked.
     """
     target = RunFolder(run)
     target.require_finished()
@@ -56,9 +56,9 @@ def command(
         fail("the run differs from the trusted third party", 1)
     if result.has_noise:
         fail(
-            f"the run has noise (ε = {result.epsilon}): structure, counts, green leaves and votes"
-            " are equal, but its red labels are meant to differ and cannot be checked;"
-            " a run with --epsilon none can",
+            f"the run has noise (ε = {result.epsilon}): all is equal up to there, but"
+            f" {result.noisy[0].what} are meant to differ and cannot be checked; a run with"
+            " --epsilon none can",
             2,
         )
 

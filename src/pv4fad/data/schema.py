@@ -29,6 +29,7 @@ FLAG_CODES: tuple[str, ...] = tuple(FLAG_MEANINGS)
 """The atoms of the flag family, in order: atom k of an account is `Flags.to_physical() == k`."""
 
 NO_FLAG = "00"
+MILD_FLAGS = ("03", "04", "05")  # recently opened, name mismatch, under monitoring
 
 
 class Kind(StrEnum):

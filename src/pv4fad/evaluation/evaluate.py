@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from pv4fad.evaluation.measures import (
     precision_recall_curve,
     recall_interval,
 )
-from pv4fad.evaluation.scored import LOCAL_SCORE, SCORE, ScoredTransactions
+from pv4fad.evaluation.scored import ALERT, LOCAL_SCORE, SCORE, ScoredTransactions
 
 ALONE, JOINT, JOINED = "payment network alone", "with the banks", "everything joined"
 _SEED = 7  # of the bootstrap: the same predictions always get the same interval
@@ -33,6 +34,8 @@ class Detector:
     budgets: tuple[AtBudget, ...]
     recall: tuple[Interval, ...]
     """At each budget."""
+    alerts: AtBudget | None
+    """Of the private run, its own alerts; of the others, as many.  None: there are none."""
     curve: Curve = field(repr=False)
 
 
@@ -63,14 +66,28 @@ class Evaluation:
         over = detector.average_precision.value - alone.average_precision.value
         return over / gap if gap > 0 else None
 
+    def rows(self) -> Iterator[tuple[str, tuple[AtBudget, ...]]]:
+        """By number of alerts: what every detector finds."""
+        for at in zip(*(one.budgets for one in self.detectors), strict=True):
+            yield f"the {at[0].alerts:,} highest scores ({at[0].share * 100:g} %)", at
+        own = tuple(one.alerts for one in self.detectors if one.alerts is not None)
+        if own:
+            yield f"the {own[0].alerts:,} alerts; without the banks or with all data, as many", own
 
-def measure(name: str, labels: NDArray[np.int8], scores: NDArray[np.float64]) -> Detector:
+
+def measure(
+    name: str,
+    labels: NDArray[np.int8],
+    scores: NDArray[np.float64],
+    alerts: AtBudget | None = None,
+) -> Detector:
     """One detector, with bootstrap intervals over the transactions."""
     return Detector(
         name,
         average_precision_interval(labels, scores, seed=_SEED),
         tuple(at_budget(labels, scores, share) for share in ALERT_BUDGETS),
         tuple(recall_interval(labels, scores, share, seed=_SEED) for share in ALERT_BUDGETS),
+        alerts,
         precision_recall_curve(labels, scores),
     )
 
@@ -84,11 +101,20 @@ def evaluate(
     """
     labels = scored.require_labels(where)
     scores = {
-        ALONE: scored.scores(LOCAL_SCORE),
-        JOINT: scored.scores(SCORE),
+        ALONE: scored.column(LOCAL_SCORE),
+        JOINT: scored.column(SCORE),
         JOINED: joined,
     }
+    alert = scored.column(ALERT)
+
+    def alerts(name: str, values: NDArray[np.float64]) -> AtBudget | None:
+        if alert is None or not alert.any():
+            return None
+        return at_budget(labels, alert if name == JOINT else values, float(alert.mean()))
+
     detectors = tuple(
-        measure(name, labels, values) for name, values in scores.items() if values is not None
+        measure(name, labels, values, alerts(name, values))
+        for name, values in scores.items()
+        if values is not None
     )
     return Evaluation(len(scored), int(labels.sum()), detectors)

@@ -1,7 +1,8 @@
-"""What could be found with all data in one place: the bound that a private run is held against.
+"""What is found with all data in one place: what a private run is held against.
 
-This sees everything, transactions, labels and flags: it is for tests and demonstrations.  The
-detector is the payment network's local model, given the flags of both accounts as well.
+This sees everything, transactions, labels and flags: it is for tests and demonstrations.  It does
+what the payment network does alone, with its local model and its own label history of accounts, but
+the local model is given the flags of both accounts as well.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.data.features import compute_features
+from pv4fad.data.features import FeatureTable, compute_features
 from pv4fad.data.loading import ACCOUNT_KEY, load_partition
 from pv4fad.data.routing import BENEFICIARY_BANK, ORDERING_BANK, route
 from pv4fad.data.schema import LABEL
-from pv4fad.detection.local_model import LocalModel
 from pv4fad.errors import DataError
+from pv4fad.evidence.knowledge import own_hazard
+from pv4fad.runs.new_payments import new_payments
+from pv4fad.runs.prepare import bank_directory, prepare_evidence
+from pv4fad.runs.settings import TrainingSettings
 
 _SIDES = {"ordering_flag": (ORDERING_BANK, "OrderingAccount")} | {
     "beneficiary_flag": (BENEFICIARY_BANK, "BeneficiaryAccount")
@@ -32,20 +36,26 @@ def joined_scores(train: Path, test: Path) -> NDArray[np.float64]:
     if not new.accounts:
         raise DataError(f"{test}: has no accounts of banks, so there is nothing to join")
     history, transactions = known.transactions.frame, new.transactions.frame
-    labels = history[LABEL].to_numpy().astype(np.int8)
-    before, after = compute_features(history), compute_features(transactions, history)
+    accounts = {bank: one.frame for bank, one in new.accounts.items()}
     # A payment that began in training is routed with all its legs, as in a private run.
     columns = [name for name in history.columns if name != LABEL]
     both = pl.concat(
         [history.select(columns), transactions.select(columns)], how="vertical_relaxed"
     )
-    flags = _flags(route(both), {bank: one.frame for bank, one in new.accounts.items()})
-    past = np.hstack([before.values, flags[: history.height]]).astype(np.float32)
-    present = np.hstack([after.values, flags[history.height :]]).astype(np.float32)
-    # One group: no out-of-fold scores are wanted.
-    group = np.zeros(len(labels), np.int64)
-    model, _ = LocalModel.fit(past, (*before.names, *_SIDES), labels, group, seed=_SEED)
-    return model.score(present).astype(np.float64)
+    flags = _flags(route(both), accounts)
+    past = _with_flags(compute_features(history), flags[: history.height])
+    present = _with_flags(compute_features(transactions, history), flags[history.height :])
+    # No bank has a part in what is used of this.
+    settings, directory = TrainingSettings(epsilon="none"), bank_directory(accounts)
+    own = prepare_evidence(history, directory, settings, _SEED, past).own
+    rows = new_payments(transactions, history, present).evidence_rows(own.local, directory)
+    local = own.knowledge.scale.log_odds(rows.local_scores)
+    return own_hazard(local, own.knowledge.history, rows.is_first, rows.stratum, rows.hit)
+
+
+def _with_flags(features: FeatureTable, flags: NDArray[np.float64]) -> FeatureTable:
+    values = np.hstack([features.values, flags]).astype(np.float32)
+    return FeatureTable((*features.names, *_SIDES), values)
 
 
 def _flags(routed: pl.DataFrame, accounts: Mapping[str, pl.DataFrame]) -> NDArray[np.float64]:

@@ -1,8 +1,8 @@
 """Predictions of a run beside the true labels of the transactions.
 
     Score        what `pv4fad score` made of everything it may use: the detector
+    Alert        1 for its alerts; of votes, the predicted label
     LocalScore   what the payment network thinks without any bank: what it is compared with
-    votes        of --details, for whoever wants to look closer
 
 Labels are read here, after scoring; nothing private depends on them.
 """
@@ -23,11 +23,19 @@ from pv4fad.errors import DataError
 from pv4fad.parties.party import PAYMENT_NETWORK
 
 PREDICTIONS_FILE = "predictions.csv"
-SCORE, LOCAL_SCORE = "Score", "LocalScore"
+SCORE, ALERT, LOCAL_SCORE = "Score", "Alert", "LocalScore"
+_TYPES = {
+    "MessageId": pl.String(),
+    SCORE: pl.Float64(),
+    ALERT: pl.Int8(),
+    LABEL: pl.Int8(),
+    LOCAL_SCORE: pl.Float64(),
+    "Reasons": pl.String(),
+}
 
 
 def default_predictions(run: Path) -> Path:
-    """Where predictions are looked for: votes follow from flags, so with the payment network."""
+    """Where predictions are looked for: alerts follow from flags, so with the payment network."""
     return run / PAYMENT_NETWORK / PREDICTIONS_FILE
 
 
@@ -56,11 +64,11 @@ class ScoredTransactions:
     def __len__(self) -> int:
         return self.table.height
 
-    def scores(self, column: str) -> NDArray[np.float64] | None:
-        """A column of scores, if the predictions have it."""
-        if column not in self.table.columns:
+    def column(self, name: str) -> NDArray[np.float64] | None:
+        """A column of numbers, if the predictions have it."""
+        if name not in self.table.columns:
             return None
-        return self.table[column].to_numpy().astype(np.float64)
+        return self.table[name].to_numpy().astype(np.float64)
 
     def require_labels(self, where: Path) -> NDArray[np.int8]:
         """The labels, one of which is 1 at least."""
@@ -75,24 +83,26 @@ class ScoredTransactions:
 
 
 def read_predictions(path: Path) -> pl.DataFrame:
-    """What `pv4fad score` wrote, in its order; what it predicted is called PredictedLabel."""
+    """What `pv4fad score` wrote, in its order; a predicted label is an Alert."""
     if not path.is_file():
         raise DataError(
             f"{path}: there are no predictions yet; make them with"
-            f" pv4fad score RUN DIR --details --out {path}, or name the file with --predictions"
+            f" pv4fad score RUN DIR --out {path}, or name the file with --predictions"
         )
-    types = {"MessageId": pl.String, SCORE: pl.Float64, LOCAL_SCORE: pl.Float64}
     try:
-        table = pl.read_csv(path, schema_overrides=types)
+        table = pl.read_csv(path, schema_overrides=_TYPES)
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: no readable predictions: {reason}") from None
     if not {"MessageId", SCORE} <= set(table.columns) or table["MessageId"].is_duplicated().any():
         raise DataError(f"{path}: needs the columns MessageId, each id once, and {SCORE}")
+    # Votes have a Label: what was predicted, not what is true.
+    if ALERT in table.columns:
+        table = table.drop(LABEL, strict=False)
+    table = table.rename({LABEL: ALERT}, strict=False)
     for column in {SCORE, LOCAL_SCORE} & set(table.columns):
         if not table[column].is_finite().fill_null(False).all():
             raise DataError(f"{path}: some {column} is no number")
-    # Details have a Label too: what was predicted, not what is true.
-    return table.drop("PredictedLabel", strict=False).rename(
-        {LABEL: "PredictedLabel"}, strict=False
-    )
+    if ALERT in table.columns and not table[ALERT].is_in([0, 1]).fill_null(False).all():
+        raise DataError(f"{path}: some {ALERT} is neither 0 nor 1")
+    return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from pv4fad import __version__
 from pv4fad.data.loading import load_transactions
 from pv4fad.errors import DataError, Pv4fadError, StoreError
-from pv4fad.flower.card import federation_id
+from pv4fad.flower.card import PartyCard, federation_id
 from pv4fad.flower.certificates import certificate_valid_until, require_key_fits
 from pv4fad.flower.party_folder import PartyFolder, PartySettings, read_identity
 from pv4fad.parties.party import AGGREGATOR, BANK
@@ -22,6 +22,7 @@ from pv4fad.privacy.epsilon import epsilon_text
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.tables import padded
 from pv4fad.runs.bank_files import load_bank
+from pv4fad.runs.scoring import checked_share
 
 FLOWER_VERSION = "1.41.0"
 _FREE_BYTES = 5 * 10**9
@@ -50,6 +51,8 @@ def check_party(folder: PartyFolder, passphrase: Passphrase) -> list[Finding]:
     }
     if settings.role == "payment-network":
         checks["training"] = lambda: _training(settings)
+    if settings.role == BANK:
+        checks["noise"] = lambda: noise_text(settings, folder.cards())
     return [_finding(what, check) for what, check in checks.items()]
 
 
@@ -140,4 +143,16 @@ def _disk(path: Path) -> str:
 def _training(settings: PartySettings) -> str:
     if settings.training is None:
         raise DataError("party.toml has no [training]: give at least epsilon")
-    return f"ε = {settings.training.epsilon}, {settings.training.trees} trees"
+    training, share = settings.training, checked_share(settings.alert_share, settings.training)
+    if share is None:
+        return f"ε = {training.epsilon}, the paper's model, scored by {training.scoring}"
+    return f"ε = {training.epsilon}, {100 * share:g} % of payments expected to become alerts"
+
+
+def noise_text(settings: PartySettings, cards: Mapping[str, PartyCard]) -> str:
+    """On whom a bank relies."""
+    n_banks = sum(card.role == BANK for card in cards.values())
+    return (
+        f"relies on at most {settings.most_honest_banks(cards)} of {n_banks} banks, itself"
+        " included; a run that needs more is refused (honest-banks in party.toml)"
+    )

@@ -3,7 +3,7 @@
 What it is doing is noted in its store before it begins, so that `resume` knows what to carry on:
 
     train   prepare, propose, carry through          →  runs/<run>/run.json in its folder
-    score   new accounts are matched, batches scored →  predictions/<run>-<n>.csv in its folder
+    score   new accounts are matched, banks asked    →  predictions/<run>-<n>.csv in its folder
     refresh all accounts are matched anew, with the banks' present records and new keys
 
 The steps are those of a federation on one machine (`pv4fad.runs`); only the way of the messages is
@@ -35,9 +35,9 @@ from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RunFolder
 from pv4fad.runs.meter import PREPARE, PhaseCost, Progress
 from pv4fad.runs.new_run import begin_run, prepare_network_run
-from pv4fad.runs.scoring import predict
+from pv4fad.runs.scoring import How, predict
 from pv4fad.runs.scoring_job import JobNotes
-from pv4fad.runs.scoring_rows import Batching
+from pv4fad.runs.scoring_record import ScoringRecord, read_record
 from pv4fad.runs.settings import TrainingSettings
 from pv4fad.runs.trained_run import TrainedRun
 from pv4fad.runs.training import carry_through, stage_of
@@ -77,8 +77,10 @@ class NetworkMember:
         transactions: Path,
         new_transactions: Path | None,
         training: TrainingSettings | None,
-        batching: Batching,
+        how: How,
+        learned: Callable[[ScoringRecord], None] = lambda _: None,
     ) -> None:
+        """`how` to score; `learned` takes what a scoring told, for the eyes of its owner."""
         self._store = store
         self._network = PaymentNetwork(store, pool, banks_at_once=BANKS_AT_ONCE)
         self._folder = folder
@@ -86,7 +88,8 @@ class NetworkMember:
         self._transactions = transactions
         self._new_transactions = new_transactions
         self._training = training
-        self._batching = batching
+        self._how = how
+        self._learned = learned
         self._sent_again = False
         """Whether everything that may not have arrived was sent again in this session."""
 
@@ -166,19 +169,21 @@ class NetworkMember:
             notes = self._note(notes.model_copy(update={"doing": "score", "predictions": number}))
         out = self._folder / PREDICTIONS / f"{notes.run_id}-{notes.predictions}.csv"
         if out.exists():  # interrupted just after it was written
-            JobNotes(self._store, notes.run_id).clear()
-            return notes
-        out.parent.mkdir(mode=0o700, exist_ok=True)
-        predict(
-            self._federation(notes.run_id, post),
-            folder,
-            (self._transactions, self._new_transactions),
-            directory(self._cards),
-            out,
-            batching=self._batching,
-            details=True,
-            report=partial(_tell, post),
-        )
+            JobNotes(self._store, notes.run_id).end()
+        else:
+            out.parent.mkdir(mode=0o700, exist_ok=True)
+            predict(
+                self._federation(notes.run_id, post),
+                folder,
+                (self._transactions, self._new_transactions),
+                directory(self._cards),
+                out,
+                how=self._how,
+                report=partial(_tell, post),
+            )
+        record = read_record(out)
+        if record is not None:
+            self._learned(record)
         return notes
 
     # Matching anew.
@@ -234,8 +239,8 @@ class NetworkMember:
 def abandon(store: Store) -> str:
     """Give up what cannot be carried on; returns the run's id.
 
-    Nothing of it is sent or answered again.  What a bank has spent on it stays spent.  The model
-    stays, unless it was to be trained.
+    Nothing of it is sent or answered again.  What a bank has spent on it stays spent, and what a
+    bank has answered stays known.  The model stays, unless it was to be trained.
     """
     notes = _read_notes(store)
     if not notes.doing:
@@ -253,13 +258,13 @@ def abandon(store: Store) -> str:
 
 
 def _drop_work_under_way(network: PaymentNetwork, run_id: str) -> None:
-    """The match or batch of a model that was begun, and what is noted about a scoring."""
-    epoch = network.epoch_under_way(run_id)
-    if epoch is not None:
-        network.close(run_id, epoch)
-    noted = JobNotes(network.store, run_id)
-    noted.clear()
-    noted.write_renewal(None)
+    """The scoring or match of a model that was begun."""
+    notes = JobNotes(network.store, run_id)
+    notes.end()  # keeps the bits that were answered, so that nothing is asked twice
+    match = network.epoch_under_way(run_id)
+    if match is not None:
+        network.close(run_id, match)
+    notes.write_renewal(None)
 
 
 def _read_notes(store: Store) -> Notes:

@@ -26,11 +26,14 @@ from pv4fad.forest.validated import ValidatedModel
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.parties.disk_store import DiskStore
 from pv4fad.parties.identity import Identity
+from pv4fad.parties.party import BANK
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.parties.store import Store
 from pv4fad.parties.store_file import party_of
-from pv4fad.runs.scoring_rows import Batching
+from pv4fad.privacy.effective import default_honest_banks
+from pv4fad.runs.scoring import How
 from pv4fad.runs.settings import TrainingSettings
+from pv4fad.runs.trained_run import Batching
 
 SETTINGS_FILE, CARD_FILE = "party.toml", "card.json"
 _IDENTITY = "identity"
@@ -55,12 +58,19 @@ class PartySettings(ValidatedModel):
     """A bank's account file; the payment network's labelled transactions."""
     new_transactions: str = ""
     """The payment network: transactions to score."""
-    honest_banks: int = Field(default=1, ge=1)
-    """A bank: how many banks it relies on to add noise, itself included."""
+    honest_banks: int | None = Field(default=None, ge=1)
+    """A bank: how many banks it relies on at most to add noise, itself included.
+
+    By default half of the banks that it knows, rounded up.
+    """
     layers_per_day: int = Field(default=DEFAULT_LAYERS_PER_DAY, ge=1)
-    """A bank: how many scoring layers it answers."""
+    """A bank: how many rounds of questions, or layers of votes, it answers."""
+    alert_share: float | None = Field(default=None, gt=0)
+    """The payment network: of payments that become alerts; by default, and at most, as trained."""
+    batch: int = Field(default=Batching().transactions, ge=1)
+    """The payment network, votes only: transactions in a batch."""
     layers: int = Field(default=Batching().layers, ge=1)
-    """The payment network: banks are asked for a multiple of so many layers (docs/scoring.md)."""
+    """The payment network, votes only: banks are asked for a multiple of so many layers."""
     training: TrainingSettings | None = None
     """The payment network: how to train (docs/training.md)."""
 
@@ -70,6 +80,16 @@ class PartySettings(ValidatedModel):
         if isinstance(value, dict):
             return TrainingSettings(**{key.replace("-", "_"): one for key, one in value.items()})
         return value
+
+    @property
+    def how(self) -> How:
+        """How the payment network scores."""
+        return How(self.alert_share, Batching(self.batch, self.layers))
+
+    def most_honest_banks(self, cards: Mapping[str, PartyCard]) -> int:
+        """How many banks a bank relies on at most: a run that needs more is refused."""
+        n_banks = sum(card.role == BANK for card in cards.values())
+        return self.honest_banks or default_honest_banks(n_banks)
 
     @property
     def address(self) -> tuple[str, int]:

@@ -27,15 +27,24 @@ from pv4fad.parties.identity import Identity
 from pv4fad.parties.party import AGGREGATOR, BANK
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.parties.store import Store
-from pv4fad.runs.scoring_rows import Batching
+from pv4fad.runs.scoring_record import ScoringRecord
 
 _LOOK_EVERY_S = 1.0
 _TRY_AGAIN_S = 5.0
 _log = logging.getLogger("pv4fad.station")
 
 
-def run_party(folder: PartyFolder, passphrase: Passphrase, ready: Callable[[], None]) -> None:
-    """Until a signal ends it.  `ready` is called when the program of Flower runs."""
+def run_party(
+    folder: PartyFolder,
+    passphrase: Passphrase,
+    ready: Callable[[], None],
+    learned: Callable[[ScoringRecord], None],
+) -> None:
+    """Until a signal ends it.
+
+    `ready` is called when the program of Flower runs, `learned` after a scoring of the payment
+    network.
+    """
     settings = folder.settings()
     cards = folder.complete_cards()
     ended = threading.Event()
@@ -45,9 +54,8 @@ def run_party(folder: PartyFolder, passphrase: Passphrase, ready: Callable[[], N
         identity = read_identity(store)
         if identity.public().to_bytes().hex() != folder.own_card().identity:
             raise StoreError(f"{folder.path}: card.json does not show the keys of the store")
-        station = Station(
-            make_member(folder, settings, store, pool, identity), Correspondence(identity, cards)
-        )
+        member = make_member(folder, settings, store, pool, identity, learned=learned)
+        station = Station(member, Correspondence(identity, cards))
         try:
             with open_door(station) as door:
                 if settings.role == AGGREGATOR:
@@ -104,6 +112,8 @@ def make_member(
     store: Store,
     pool: WorkerPool,
     identity: Identity,
+    *,
+    learned: Callable[[ScoringRecord], None],
 ) -> Member:
     """The party of a folder, with its data."""
     cards = folder.complete_cards()
@@ -118,7 +128,7 @@ def make_member(
             identity,
             folder.file(settings.data),
             cards,
-            honest_banks=settings.honest_banks,
+            honest_banks=settings.most_honest_banks(cards),
             layers_per_day=settings.layers_per_day,
         )
     new = settings.new_transactions
@@ -130,5 +140,6 @@ def make_member(
         transactions=folder.file(settings.data),
         new_transactions=folder.file(new) if new else None,
         training=settings.training,
-        batching=Batching(layers=settings.layers),
+        how=settings.how,
+        learned=learned,
     )

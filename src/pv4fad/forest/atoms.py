@@ -37,6 +37,8 @@ class AtomFamily:
 
 
 FLAGS = AtomFamily("flags", FLAG_CODES)
+CLASSES = "class"
+"""The family of the classes that the default model tells apart; flags decide (`records`)."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,12 @@ class AtomSchema:
                     f"family {family!r} has no atom {atom!r}; known: {', '.join(known)}"
                 )
         return tuple(sorted(first + known.index(atom) for atom in set(atoms)))
+
+
+def class_schema(absent: str) -> AtomSchema:
+    """The classes that banks provide: all, or all but ordinary where absent means ordinary."""
+    names = ("ordinary", "mild", "severe")
+    return AtomSchema((AtomFamily(CLASSES, names if absent == "class" else names[1:]),))
 
 
 def schema_with_slots(slots: Sequence[str] = ()) -> AtomSchema:

@@ -1,7 +1,6 @@
 """The configuration of a forest, and the public sizes that follow from it and from nothing else.
 
     ForestConfig(n_trees=12, shape=RandomShape(height=6))
-    ForestConfig(n_trees=36, shape=TemplateShape.bank_on_top(conditions, score="local score"))
 
 The seed is not part of it: with the seed, whoever knows the configuration could draw the trees.
 """
@@ -12,7 +11,7 @@ from pydantic import Field, model_validator
 
 from pv4fad.errors import ParameterError
 from pv4fad.forest.atoms import AtomSchema, schema_with_slots
-from pv4fad.forest.shapes import RandomShape, TemplateShape
+from pv4fad.forest.shapes import RandomShape
 from pv4fad.forest.structure import PublicSizes
 from pv4fad.forest.validated import ValidatedModel
 
@@ -21,7 +20,7 @@ class ForestConfig(ValidatedModel):
     """Everything that decides what others can see of a forest."""
 
     n_trees: int = Field(ge=1, le=1024)
-    shape: RandomShape | TemplateShape = Field(discriminator="builder")
+    shape: RandomShape
     slots: tuple[str, ...] = ()
     """Private slots: families `no`/`yes` whose meaning each bank defines for itself."""
     max_groups_per_tree: int | None = Field(default=None, ge=1)
@@ -40,12 +39,6 @@ class ForestConfig(ValidatedModel):
             raise ParameterError(
                 f"max_distinct_sets = {self.max_distinct_sets}, "
                 f"but the conditions have {n_used} distinct sets"
-            )
-        n_groups = self.shape.groups_per_tree()
-        if isinstance(self.shape, TemplateShape) and self.sizes.groups_per_tree < n_groups:
-            raise ParameterError(
-                f"max_groups_per_tree = {self.max_groups_per_tree}, "
-                f"but a template has {n_groups} groups"
             )
         return self
 

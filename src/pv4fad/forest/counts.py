@@ -1,17 +1,19 @@
-"""What the payment network counts for itself (protocol.md §2, §4): d, N_path, green labels.
+"""What the payment network counts for itself (protocol.md §11.2, §4): d, N_path, green labels.
 
 Red leaves need the banks; here each group gets its integer vector d over accounts, from the kept
-pairs.  Green leaves involve nobody else's data: all transactions, every tree, no bound.
+pairs.  Green leaves involve nobody else's data: all transactions, every tree, no bound; a tree that
+keeps a share of the label-0 pairs weighs the label-0 transactions of its green leaves by it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.forest.pairs import KeptPairs, check_labels
+from pv4fad.forest.pairs import KeptPairs, check_labels, check_rates
 from pv4fad.forest.structure import Forest
 
 
@@ -52,11 +54,16 @@ def green_labels(
     codes: NDArray[np.int32],
     labels: NDArray[np.int8],
     class_weights: tuple[int, int] = (1, 1),
+    label0_rates: Sequence[float] | None = None,
 ) -> NDArray[np.int8]:
-    """The label of each green leaf: 1 if w1·N1 > w0·N0, over all transactions."""
+    """The label of each green leaf of tree t: 1 if w1·N1 > w0·rate_t·N0, over all transactions."""
     check_labels(codes, labels)
-    balance = np.zeros(forest.n_green, np.int64)
-    for label, weight in zip((0, 1), (-class_weights[0], class_weights[1]), strict=True):
-        reached = codes[labels == label]
-        balance += weight * np.bincount(-1 - reached[reached < 0], minlength=forest.n_green)
-    return (balance > 0).astype(np.int8)
+    rates = check_rates(forest, label0_rates)
+    ones = np.zeros(forest.n_green)
+    zeros = np.zeros(forest.n_green)
+    for tree, rate in enumerate(rates):
+        green = codes[:, tree] < 0
+        leaf, label = -1 - codes[green, tree], labels[green]
+        ones += np.bincount(leaf[label == 1], minlength=forest.n_green)
+        zeros += rate * np.bincount(leaf[label == 0], minlength=forest.n_green)
+    return (class_weights[1] * ones > class_weights[0] * zeros).astype(np.int8)

@@ -64,7 +64,7 @@ def from_document(document: Any) -> Forest:
 def commitment(forest: Forest, nonce: bytes) -> bytes:
     """A binding commitment to the forest, hiding as long as the nonce is secret and random.
 
-    Without the nonce a bank could try likely forests; there are few templates.
+    Without the nonce a bank could try likely forests.
     """
     if len(nonce) != NONCE_BYTES:
         raise ParameterError(f"a commitment needs a nonce of {NONCE_BYTES} bytes")

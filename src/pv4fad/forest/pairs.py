@@ -1,15 +1,16 @@
-"""The pairs (transaction, tested account) that count in red leaves (protocol.md §2, §5.1).
+"""The pairs (transaction, tested account) that count in red leaves (protocol.md §11.2, §5.1).
 
 A pair counts in one tree only, `tree_of(account)`, and only if the transaction reaches a group
 there that tests this side of it.  A transaction thus gives at most one pair per side.  Then:
 
-    1. ladder   tree t keeps pairs of label-0 transactions at its own rate
-    2. weight   +w1 for label 1, -w0 for label 0, integers
-    3. bound    Σ|weight| ≤ bound for each bare id
+    1. under-sampling   tree t keeps pairs of label-0 transactions at its own rate
+    2. weight           +w1 for label 1, -w0 for label 0, integers
+    3. bound            Σ|weight| ≤ bound for each bare id
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -35,7 +36,7 @@ class CountConfig(ValidatedModel):
     class_weights: tuple[Weight, Weight] = (1, 1)
     """What a transaction of label 0, of label 1 counts."""
     label0_rates: tuple[Rate, ...] | None = None
-    """For each tree the share of label-0 pairs that it keeps (`ladder`); None keeps all."""
+    """For each tree the share of label-0 pairs that it keeps (`undersampling_rates`); None: all."""
 
     @model_validator(mode="after")
     def _weights_fit_the_bound(self) -> CountConfig:
@@ -47,7 +48,9 @@ class CountConfig(ValidatedModel):
         return self
 
 
-def ladder(n_trees: int, highest: float = 0.3, lowest: float = 0.001) -> tuple[float, ...]:
+def undersampling_rates(
+    n_trees: int, highest: float = 0.3, lowest: float = 0.001
+) -> tuple[float, ...]:
     """Rates that fall geometrically, so that the vote total grades how anomalous a leaf is."""
     return tuple(float(rate) for rate in np.geomspace(highest, lowest, n_trees))
 
@@ -112,18 +115,14 @@ def choose_pairs(
     config: CountConfig,
     rng: np.random.Generator,
 ) -> KeptPairs:
-    """The pairs that count: in the account's own tree, after ladder, weights and bound."""
+    """The pairs that count: in the account's own tree, after under-sampling, weights and bound."""
     check_labels(codes, labels)
     if accounts.tree_of.max(initial=0) >= forest.sizes.n_trees:
         raise ParameterError("an account teaches a tree that the forest does not have")
     candidates = _candidates(forest, codes, labels, accounts, config.class_weights)
     if config.label0_rates is not None:
-        if len(config.label0_rates) != forest.sizes.n_trees:
-            raise ParameterError(
-                f"label0_rates has {len(config.label0_rates)} rates "
-                f"for {forest.sizes.n_trees} trees"
-            )
-        rate = np.array(config.label0_rates)[candidates.group // forest.sizes.groups_per_tree]
+        rates = check_rates(forest, config.label0_rates)
+        rate = rates[candidates.group // forest.sizes.groups_per_tree]
         drawn = rng.random(len(candidates)) < rate
         candidates = candidates.only((candidates.weight > 0) | drawn)
     bare = accounts.bare_of[candidates.key]
@@ -157,3 +156,13 @@ def check_labels(codes: NDArray[np.int32], labels: NDArray[np.int8]) -> None:
         raise DataError(f"{len(labels)} labels for {len(codes)} transactions")
     if not np.isin(labels, (0, 1)).all():
         raise DataError("labels must be 0 or 1")
+
+
+def check_rates(forest: Forest, rates: Sequence[float] | None) -> NDArray[np.float64]:
+    """The share of label-0 transactions that each tree keeps; None: all of them."""
+    n_trees = forest.sizes.n_trees
+    if rates is None:
+        return np.ones(n_trees)
+    if len(rates) != n_trees:
+        raise ParameterError(f"label0_rates has {len(rates)} rates for {n_trees} trees")
+    return np.array(rates)

@@ -1,4 +1,4 @@
-"""The paper's random decision trees (protocol.md §2).
+"""The paper's random decision trees (protocol.md §11.1).
 
 Breadth first to the given height: below a bank node every node draws one of the PNS features,
 elsewhere one of the PNS features and bank conditions, all equally likely.  Feature and level of a
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pv4fad.errors import ParameterError
-from pv4fad.forest.cuts import CutPoints, CutRule
+from pv4fad.forest.cuts import CutPoints
 from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Split
 
 _ATTEMPTS = 1000
@@ -45,15 +45,14 @@ def random_tree(
     max_groups: int,
     cut_points: CutPoints,
     *,
-    cut_rule: CutRule,
-    n_features: int,
+    features: Sequence[int],
     rng: np.random.Generator,
 ) -> Node:
     """One tree; drawn again, whatever the data, while it has more groups than `max_groups`."""
     for _ in range(_ATTEMPTS):
-        root, n_groups = _draw(height, conditions, n_features, rng)
+        root, n_groups = _draw(height, conditions, features, rng)
         if n_groups <= max_groups:
-            return _finish(root, cut_points, cut_rule)
+            return _finish(root, cut_points)
     raise ParameterError(
         f"{_ATTEMPTS} random trees of height {height} all had more than "
         f"max_groups_per_tree = {max_groups} groups: raise it, or lower height"
@@ -67,7 +66,10 @@ def expected_red_leaves(height: int, n_features: int, n_conditions: int) -> floa
 
 
 def _draw(
-    height: int, conditions: Sequence[BankCondition], n_features: int, rng: np.random.Generator
+    height: int,
+    conditions: Sequence[BankCondition],
+    features: Sequence[int],
+    rng: np.random.Generator,
 ) -> tuple[_Draft, int]:
     """A tree in levels, and its number of groups."""
     root = _Draft(depth=0, below_bank=False, spans={})
@@ -78,28 +80,29 @@ def _draw(
         if node.depth == height:
             n_groups += node.below_bank
             continue
-        drawn = int(rng.integers(n_features + (0 if node.below_bank else len(conditions))))
-        if drawn < n_features:
-            low, high = node.spans.get(drawn, (0.0, 1.0))
+        drawn = int(rng.integers(len(features) + (0 if node.below_bank else len(conditions))))
+        if drawn < len(features):
+            feature = features[drawn]
+            low, high = node.spans.get(feature, (0.0, 1.0))
             level = float(rng.uniform(low, high))
-            node.test = _LevelTest(drawn, level)
+            node.test = _LevelTest(feature, level)
             halves = ((low, level), (level, high))
             node.children = [
-                _Draft(node.depth + 1, node.below_bank, node.spans | {drawn: half})
+                _Draft(node.depth + 1, node.below_bank, node.spans | {feature: half})
                 for half in halves
             ]
         else:
-            node.test = conditions[drawn - n_features]
+            node.test = conditions[drawn - len(features)]
             node.children = [_Draft(node.depth + 1, True, node.spans)]
         waiting.extend(node.children)
     return root, n_groups
 
 
-def _finish(node: _Draft, cut_points: CutPoints, rule: CutRule) -> Node:
-    children = [_finish(child, cut_points, rule) for child in node.children]
+def _finish(node: _Draft, cut_points: CutPoints) -> Node:
+    children = [_finish(child, cut_points) for child in node.children]
     match node.test:
         case _LevelTest(feature, level):
-            return Split(feature, cut_points.at(rule, feature, level), *children)
+            return Split(feature, cut_points.at(feature, level), *children)
         case BankCondition() as condition:
             return BankNode(condition, *children)
     return Leaf()

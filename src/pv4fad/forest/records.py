@@ -1,4 +1,4 @@
-"""At a bank: which atom of each family an account record has (protocol.md §2).
+"""At a bank: which atom of each family an account record has (protocol.md §11.1).
 
 The flag family reads the flag.  The meaning of a private slot is the bank's own, and stays there:
 a comparison of one column with a constant, in a file of the bank (TOML, or JSON of the same form):
@@ -27,8 +27,9 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import StrictBool, StrictFloat, StrictInt, StrictStr
 
+from pv4fad.data.schema import MILD_FLAGS, NO_FLAG
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.forest.atoms import FLAGS, SLOT_ATOMS, AtomSchema
+from pv4fad.forest.atoms import CLASSES, FLAGS, SLOT_ATOMS, AtomSchema
 from pv4fad.forest.validated import ValidatedModel
 
 FLAG_COLUMN = "Flags"
@@ -78,6 +79,9 @@ def record_atoms(
     for family, first in zip(schema.families, schema.offsets, strict=False):
         if family == FLAGS:
             within = _flag_atoms(accounts)
+        elif family.name == CLASSES:
+            columns.append(_class_atoms(accounts, family.atoms))
+            continue
         elif family.atoms != SLOT_ATOMS:
             raise ParameterError(f"family {family.name!r} is neither the flags nor a private slot")
         elif family.name not in slots:
@@ -102,6 +106,17 @@ def _flag_atoms(accounts: pl.DataFrame) -> NDArray[np.integer]:
             f"account table, row {row + 1}: flag {flags[row]!r} is none of {', '.join(FLAGS.atoms)}"
         )
     return atoms.to_numpy()
+
+
+def _class_atoms(accounts: pl.DataFrame, names: tuple[str, ...]) -> NDArray[np.int64]:
+    """The class of each record by its flag; -1 for a class that the banks do not provide."""
+    of_flag = [
+        "ordinary" if code == NO_FLAG else "mild" if code in MILD_FLAGS else "severe"
+        for code in FLAGS.atoms
+    ]
+    position = np.array([names.index(one) if one in names else -1 for one in of_flag], np.int64)
+    classes: NDArray[np.int64] = position[_flag_atoms(accounts)]
+    return classes
 
 
 def holds(accounts: pl.DataFrame, slot: str, predicate: SlotPredicate) -> NDArray[np.uint8]:

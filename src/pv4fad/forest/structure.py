@@ -1,4 +1,4 @@
-"""The forest: trees, their groups, and what others may see of them (protocol.md §2).
+"""The forest: trees, their groups, and what others may see of them (protocol.md §11.1).
 
 What others see is fixed by `PublicSizes`, never by the trees: every tree is padded with dummy
 groups, which no transaction reaches, and the list of distinct sets is padded by repetition.
@@ -58,8 +58,8 @@ class PublicSizes:
         for name in ("n_trees", "groups_per_tree", "n_atoms"):
             if getattr(self, name) < 1:
                 raise ParameterError(f"{name} must be at least 1")
-        if self.n_sets not in (1, 2):
-            raise ParameterError("n_sets must be 1 or 2")
+        if self.n_sets not in (1, 2, 3):
+            raise ParameterError("n_sets must be 1, 2 or 3")
         if self.n_distinct_sets < self.n_sets:
             raise ParameterError("n_distinct_sets must be at least n_sets")
 

@@ -1,4 +1,4 @@
-"""The nodes of a tree (protocol.md §2).  Only the payment network ever sees them.
+"""The nodes of a tree (protocol.md §11.1).  Only the payment network ever sees them.
 
     Node = Leaf | Split(feature, cut, below, above) | BankNode(condition, subtree)
 

@@ -6,6 +6,7 @@ its counts plus that noise.  It shares the routing with the private path and not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -26,6 +27,18 @@ class Votes:
     @property
     def total(self) -> NDArray[np.int64]:
         return self.green + self.sides[:, 0] + self.sides[:, 1]
+
+
+@dataclass(frozen=True)
+class TrueDecisions:
+    """Which payments alert by the per-side rule, and by the joint vote of the true records."""
+
+    alerts: NDArray[np.bool_] = field(repr=False)
+    joint: NDArray[np.bool_] = field(repr=False)
+
+    @property
+    def n_different(self) -> int:
+        return int((self.alerts != self.joint).sum())
 
 
 @dataclass(frozen=True)
@@ -65,12 +78,16 @@ class TrustedThirdParty:
         codes: NDArray[np.int32],
         labels: NDArray[np.int8],
         class_weights: tuple[int, int] = (1, 1),
+        label0_rates: Sequence[float] | None = None,
     ) -> NDArray[np.int8]:
         """(n_green,): 1 where label 1 outweighs label 0 among all transactions in the leaf."""
         transaction, tree = np.nonzero(codes < 0)
-        weight = np.where(labels == 1, class_weights[1], -class_weights[0])
-        balance = np.zeros(self.forest.n_green, np.int64)
-        np.add.at(balance, -1 - codes[transaction, tree], weight[transaction])
+        number = np.zeros((self.forest.n_green, 2), np.int64)
+        np.add.at(number, (-1 - codes[transaction, tree], labels[transaction]), 1)
+        rate = np.ones(self.forest.n_green)
+        if label0_rates is not None:
+            rate[-1 - codes[transaction, tree]] = np.array(label0_rates)[tree]
+        balance = class_weights[1] * number[:, 1] - class_weights[0] * (rate * number[:, 0])
         return (balance > 0).astype(np.int8)
 
     def votes(
@@ -89,6 +106,23 @@ class TrustedThirdParty:
             side = self.forest.group_sides[group]
             votes.sides[red, side] += red_labels[group, self._branch(group, key_of[red, side])]
         return votes
+
+    def decisions(
+        self,
+        codes: NDArray[np.int32],
+        key_of: NDArray[np.int64],
+        red_labels: NDArray[np.int8],
+        green_labels: NDArray[np.int8],
+    ) -> TrueDecisions:
+        """A payment alerts if it gets a majority with both accounts ordinary, or with the true
+        record of either account and the other ordinary.  Ordinary: the first atom."""
+        true = self.votes(codes, key_of, red_labels, green_labels)
+        ordinary = TrustedThirdParty(self.forest, np.zeros_like(self.atoms[:1]))
+        usual = ordinary.votes(codes, np.zeros_like(key_of), red_labels, green_labels)
+        change = true.sides - usual.sides
+        most = usual.total + np.maximum(change.max(axis=1), 0)
+        n_trees = self.forest.sizes.n_trees
+        return TrueDecisions(2 * most > n_trees, 2 * true.total > n_trees)
 
     def _branch(self, group: NDArray[np.integer], key: NDArray[np.int64]) -> NDArray[np.int64]:
         """The branch that an account takes in a group: the number of its set, or of the rest."""

@@ -1,4 +1,4 @@
-"""The algebra of scoring (protocol.md §6): what one side of a transaction needs from the leaves.
+"""The algebra of scoring (protocol.md §11.6): what one side of a transaction needs from the leaves.
 
     P_0 = Σ_g p[g, rest]        P_c = Σ_{g uses c} (p[g, c] - p[g, rest])
 

@@ -1,4 +1,4 @@
-"""The aggregator: adds up what the banks mask, compares what it cannot open (protocol.md §5).
+"""The aggregator: adds up what the banks mask (protocol.md §5), compares what it cannot open (§11).
 
 Holds nothing of its own.  Learns public sizes only: all it receives is uniform or a ciphertext.
 """
@@ -39,6 +39,7 @@ from pv4fad.protocol.messages import (
     BlindedSums,
     EncryptedDigits,
     LabelMasks,
+    NoisyCounts,
     NoisySums,
     Receipt,
     RunProposal,
@@ -66,7 +67,7 @@ class Comparing:
 
 @dataclass(frozen=True)
 class Finished:
-    """All labels shared."""
+    """Counts sent on, or all labels shared."""
 
 
 _STAGES = stages(Collecting, Comparing, Finished)
@@ -123,6 +124,11 @@ class Aggregator(Party):
         if len(received) + 1 < len(parameters.banks):
             run.put_stage(Collecting([*received, bank]))
             return []
+        if parameters.mode == "counts":
+            # Nothing needs the sum again; with the payment network's records it tells the counts.
+            run.delete("sums")
+            run.put_stage(Finished())
+            return [NoisyCounts(self._address(PAYMENT_NETWORK, message.address), v)]
         r = secret_residues(t, sizes.n_leaves)
         run.put_arrays("blinding", r=r)
         run.put_stage(Comparing(0))

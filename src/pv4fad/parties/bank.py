@@ -154,8 +154,8 @@ class Bank(Party):
         expect(parameters.purpose == "training", message, "a match without a model to score")
         if parameters.noise == "distributed" and parameters.honest_banks > self._honest_banks:
             raise ParameterError(
-                f"honest_banks = {parameters.honest_banks}: {self.name} relies on "
-                f"{self._honest_banks}, itself included, and would add too little noise"
+                f"honest_banks = {parameters.honest_banks}: {self.name} relies on at most"
+                f" {self._honest_banks}, itself included, and would add too little noise"
             )
         # Better refused now than after the match; nothing is spent before the release.
         require_affordable(tx, expense_of(parameters, self.account_file))
@@ -170,7 +170,7 @@ class Bank(Party):
         """A further match for a trained model: more tables, or all of them with new keys."""
         self._require_model(training.stage(_STAGES), training)
         parameters, model = self._checked_parameters(message), training.parameters()
-        same = {"atoms", "sizes", "mode", "code"}
+        same = {"atoms", "sizes", "mode", "counted", "absent", "code"}
         expect(
             parameters.purpose == "matching"
             and parameters.plain_modulus == model.plain_modulus
@@ -232,8 +232,8 @@ class Bank(Party):
         return BankKeys(address, keys.public.data, self._identity.public().to_bytes())
 
     def _require_model(self, stage: Trained | Released | None, training: RunRecords) -> None:
-        """A model exists: this bank holds its label share, or the labels are released."""
-        released = isinstance(stage, Released) and training.parameters().mode == "released"
+        """A model exists: this bank holds its label share, or the payment network has it all."""
+        released = isinstance(stage, Released) and training.parameters().mode != "sealed"
         if not (isinstance(stage, Trained) or released):
             raise OrderError(f"{self.name}: this run has no model yet")
 

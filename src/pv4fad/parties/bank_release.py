@@ -1,4 +1,4 @@
-"""What a bank's release costs and how much noise it carries (protocol.md §4)."""
+"""What a bank's release costs and how much noise it carries (protocol.md §5)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,13 @@ def draw_noise(parameters: RunParameters) -> NDArray[np.int64]:
 
 def expense_of(parameters: RunParameters, account_file: str) -> Expense:
     """What the release of a run is entered in the ledger as."""
-    noise: str = parameters.noise
-    if noise == "distributed":
-        noise += f", {parameters.honest_banks} of {len(parameters.banks)} banks honest"
     return Expense(
         run_id=parameters.run_id,
         epsilon=parameters.exact_epsilon,
         sensitivity=parameters.sensitivity,
         unit=UNIT,
-        noise=noise,
+        noise=parameters.noise,
         account_file=account_file,
         time=datetime.now(UTC),
+        honest_banks=parameters.honest_banks if parameters.noise == "distributed" else 1,
     )

@@ -1,4 +1,4 @@
-"""The payment network in compare and labels (protocol.md §5): digits of w, then its label share.
+"""The payment network in compare and labels (protocol.md §11): digits of w, then its label share.
 
 It opens w = leaf sum + mask, which is uniform, sends its digits one-hot under its own key, and
 keeps the share of the labels that comes back.  In released mode the aggregator's share follows.

@@ -1,4 +1,4 @@
-"""The payment network in the count (protocol.md §4): masked products, and its own share p."""
+"""The payment network in the count (protocol.md §4, §5): masked products, its share p, counts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.counts import GroupCounts
-from pv4fad.forest.structure import Forest
+from pv4fad.forest.structure import PublicSizes
 from pv4fad.he.keys import PublicKey
 from pv4fad.he.pool import WorkerPool
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import ShareBlocks, stored_forest
+from pv4fad.parties.network_stages import Trained
+from pv4fad.parties.party import RunRecords, expect, expect_residues
+from pv4fad.parties.scoring_tables import ShareBlocks, opened_atoms
 from pv4fad.protocol.count import ProductsJob, SparseSum, masked_products, own_share
+from pv4fad.protocol.messages import NoisyCounts
 from pv4fad.protocol.packing import Lane
 from pv4fad.protocol.parameters import RunParameters, TablePlan
 
@@ -64,12 +67,32 @@ def products_of_lanes(
     return tuple(ciphertexts)
 
 
+def keep_counts(message: NoisyCounts, run: RunRecords) -> None:
+    """V + p: the noisy counts, (cells, sets).  The model is complete."""
+    parameters = run.parameters()
+    t, sizes = parameters.plain_modulus, parameters.sizes
+    expect_residues(message, message.residues, sizes.n_sums, t)
+    sums = (message.residues + run.get_arrays("sums")["p"].ravel()) % np.uint64(t)
+    counts = parameters.signed(sums).reshape(sizes.n_groups, sizes.n_sets)
+    # More than all accounts of a cell and the largest noise, or less than none: no honest sum is.
+    kept, tail = run.get_arrays("counts")["n_path"][:, np.newaxis], parameters.noise_tail
+    expect(
+        bool(((counts >= -tail) & (counts <= kept + tail)).all()),
+        message,
+        "a noisy count that no accounts and no noise add up to: some party does not follow the"
+        " protocol, or was told other parameters",
+    )
+    run.put_arrays("noisy counts", counts=counts)
+    run.put_stage(Trained())
+
+
 @dataclass(frozen=True)
 class _CountTable:
     """One bank's table as counting needs it."""
 
-    forest: Forest = field(repr=False)
+    sizes: PublicSizes
     counts: GroupCounts = field(repr=False)
+    sets: list[list[AtomSet]] = field(repr=False)  # of each group
     bin_of_key: NDArray[np.int64] = field(repr=False)  # −1 for keys of other tables
     opened: NDArray[np.uint32] = field(repr=False)  # u, (atoms, bins)
     shares: ShareBlocks = field(repr=False)  # E_j[s]
@@ -83,26 +106,26 @@ class _CountTable:
         n_keys = 1 + max(int(counts.key.max(initial=0)), int(table["keys"].max(initial=0)))
         bin_of_key = np.full(n_keys, -1, np.int64)
         bin_of_key[table["keys"]] = table["bins"]
-        where = [f"{bank}/{plan.table_id}/{block}" for block in range(plan.layout.n_blocks)]
         return cls(
-            stored_forest(run),
+            parameters.sizes,
             counts,
+            [[tuple(one) for one in group] for group in run.get_json("sets")],
             bin_of_key,
-            np.concatenate([run.get_arrays(f"opened/{one}")["u"] for one in where], axis=1),
+            opened_atoms(plan, bank, run),
             ShareBlocks(parameters, plan, bank, run),
         )
 
     def sums(self, lane: Lane, first: int, stop: int) -> tuple[tuple[SparseSum, ...], ...]:
         """Sums first..stop−1 of each tree of a lane: [sum][tree]."""
-        sizes = self.forest.sizes
+        per_tree = self.sizes.sums_per_tree
         return tuple(
-            tuple(self._sum(tree * sizes.sums_per_tree + i) for tree in lane.trees)
-            for i in range(first, min(stop, sizes.sums_per_tree))
+            tuple(self._sum(tree * per_tree + i) for tree in lane.trees)
+            for i in range(first, min(stop, per_tree))
         )
 
     def _sum(self, number: int) -> SparseSum:
-        group, index = divmod(number, self.forest.sizes.n_sets)
+        group, index = divmod(number, self.sizes.n_sets)
         key, weight = self.counts.of_group(group)
         bins = self.bin_of_key[key]
         here = bins >= 0
-        return SparseSum(bins[here], weight[here], self.forest.groups[group].sets[index])
+        return SparseSum(bins[here], weight[here], self.sets[group][index])

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pv4fad.errors import OrderError
+from pv4fad.parties.epochs import forget_messages
 from pv4fad.parties.party import RunRecords
+from pv4fad.parties.store import Transaction
 
 _LAST = "last epoch"
 _OVER = ("Matched", "Scored")
 # Of training itself the model stays; what the join and its keys consist of does not.
 _JOIN = ("secret key", "public key", "relinearisation key", "bank/", "ids/", "table/",
-         "opened/", "shares/", "set masks/", "labels/")  # fmt: skip
+         "opened/", "shares/", "set masks/", "labels/", "known bits/")  # fmt: skip
 
 
 def last_epoch(training: RunRecords) -> int:
@@ -39,6 +41,14 @@ def new_epoch(training: RunRecords) -> int:
     epoch = last_epoch(training) + 1
     training.put_json(_LAST, epoch)
     return epoch
+
+
+def close_epoch(run_id: str, epoch: int, tx: Transaction) -> None:
+    """Forget a match or batch, whatever its state; a match in force cannot be given up any more."""
+    training = RunRecords(tx, run_id)
+    if epoch not in training.get_json("matches"):
+        training.of_epoch(epoch).delete_all("")
+        forget_messages(run_id, epoch, tx)
 
 
 def put_in_force(training: RunRecords, epoch: int, *, replaces: bool) -> Sequence[int]:

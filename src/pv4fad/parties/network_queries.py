@@ -1,11 +1,12 @@
 """The queries of the payment network to a bank (protocol.md §6): all of its encryption in scoring.
 
-Every bin of every layer is asked about, with the shares of the match and of the labels; a bin
-without a transaction asks for nothing, under the same masks.
+Every bin of a table is asked about; a bin without a question asks for nothing, under the same
+masks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -14,29 +15,35 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
+from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.votes import vote_parts
 from pv4fad.he.keys import PublicKey
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.scoring_tables import (
+    AskedSet,
     ShareBlocks,
     Tables,
     layer_content,
+    opened_atoms,
     opened_sets,
     stored_forest,
 )
-from pv4fad.protocol.parameters import table_epoch
+from pv4fad.protocol.parameters import TablePlan, table_epoch
 from pv4fad.protocol.score import (
+    Queries,
     QueryJob,
     SealedQueryJob,
     SetSharesJob,
-    released_queries,
+    bit_queries,
     sealed_queries,
     set_shares,
 )
 from pv4fad.protocol.scoring_messages import ScoreQuery
 from pv4fad.protocol.scoring_plan import ScoringPlan
 from pv4fad.protocol.wire import Address
+
+Values = NDArray[np.uint32]
 
 
 class NetworkQueries:
@@ -67,8 +74,49 @@ class NetworkQueries:
 
     def query(
         self, address: Address, training: RunRecords, batch: RunRecords
-    ) -> tuple[ScoreQuery, NDArray[np.uint32]]:
-        """Some layers of a table, and the own part of their votes, to which the answer adds."""
+    ) -> tuple[ScoreQuery, Values]:
+        """Some layers of a table, and the own part of their results, to which the answer adds."""
+        if training.parameters().mode == "sealed":
+            made = self._votes(address, training, batch)
+        else:
+            made = self._bits(address, training, batch)
+        ciphertexts = tuple(one for block in made for layer in block.ciphertexts for one in layer)
+        offsets = np.concatenate([block.offsets for block in made], axis=1)
+        return ScoreQuery(address, len(offsets), ciphertexts), offsets
+
+    def _bits(self, address: Address, training: RunRecords, batch: RunRecords) -> list[Queries]:
+        """Is the record of the account in a bin in the set that is asked about?"""
+        bank, table_id = address.receiver, address.table_id
+        tables, plan_of_batch = Tables(training), batch.get_json("plan")
+        plan, records = tables.plan(table_id), training.of_epoch(table_epoch(table_id))
+        parameters = tables.parameters(plan)
+        n_atoms, n_bins, t = parameters.sizes.n_atoms, plan.layout.n_bins, parameters.plain_modulus
+        asked = batch.get_arrays("questions")
+        here = asked["table"] == plan_of_batch["tables"].index(table_id)
+        sets = [AskedSet(tuple(atoms), absent) for atoms, absent in plan_of_batch["sets"]]
+        of_sets = [one.coefficients(parameters.atoms) for one in sets]
+        factors = np.array(of_sets).reshape(-1, n_atoms) % t
+        coefficients = np.zeros((1, n_atoms, n_bins), np.uint32)
+        coefficients[0, :, asked["bin"][here]] = factors[asked["set"][here]]
+        constant = np.zeros((1, n_bins), np.uint32)
+        if bank == plan.banks[0]:
+            of_absent = np.array([one.absent for one in sets], np.uint32)
+            constant[0, asked["bin"][here]] = of_absent[asked["set"][here]]
+        job = _query_job(
+            tables,
+            plan,
+            bank,
+            records,
+            sets=tuple((atom,) for atom in range(n_atoms)),
+            opened=opened_atoms(plan, bank, records),
+            rest=constant,
+            of_sets=coefficients,
+        )
+        blocks = range(tables.scoring(plan).n_share_blocks(plan))
+        return list(self._pool.map(bit_queries, map(job, blocks)))
+
+    def _votes(self, address: Address, training: RunRecords, batch: RunRecords) -> list[Queries]:
+        """The votes of the groups that a transaction side reaches, labels sealed."""
         bank, table_id = address.receiver, address.table_id
         tables = Tables(training)
         plan, records = tables.plan(table_id), training.of_epoch(table_epoch(table_id))
@@ -77,10 +125,8 @@ class NetworkQueries:
         layers = scoring.layer_chunks(plan, batch_plan["n_layers"])[address.index]
         forest = stored_forest(training)
         content = layer_content(forest, layers, batch_plan["tables"].index(table_id), batch)
-        sealed = parameters.mode == "sealed"
-        name, values = ("label share", "p") if sealed else ("labels", "labels")
-        leaf_values = training.get_arrays(name)[values].astype(np.int64)
-        parts = vote_parts(forest, content.reached, leaf_values, parameters.plain_modulus)
+        own = training.get_arrays("label share")["p"].astype(np.int64)
+        parts = vote_parts(forest, content.reached, own, parameters.plain_modulus)
         asks_rest = bank == plan.banks[0]
         shape = (len(layers), plan.layout.n_bins)
         rest = np.zeros(shape, np.uint32)
@@ -88,52 +134,32 @@ class NetworkQueries:
         if asks_rest:
             rest[content.layer, content.bin] = parts.rest
         sets[content.layer, :, content.bin] = parts.sets
-        opened = opened_sets(forest, parameters, plan, bank, records)
-        public = PublicKey(parameters.share_ring, records.get(f"bank/{bank}/public key"))
-        flood = parameters.bounds[scoring.flood_circuit].flood
-        shares = ShareBlocks(parameters, plan, bank, records)
-        reached = None
-        if sealed:
-            reached = np.full((*shape, forest.sizes.n_trees), -1, np.int32)
-            reached[content.layer, content.bin] = content.reached
+        reached = np.full((*shape, forest.sizes.n_trees), -1, np.int32)
+        reached[content.layer, content.bin] = content.reached
+        job = _query_job(
+            tables,
+            plan,
+            bank,
+            records,
+            sets=forest.distinct_sets,
+            opened=opened_sets(forest, parameters, plan, bank, records),
+            rest=rest,
+            of_sets=sets,
+        )
+        label_file = self._label_file(bank, training, address.run_id)
         degree = parameters.share_ring.degree
-
-        def job(block: int) -> QueryJob:
-            part = slice(block * degree, (block + 1) * degree)
-            return QueryJob(
-                public,
-                flood,
-                shares.of_block(block),
-                forest.distinct_sets,
-                opened[:, part],
-                rest[:, part],
-                sets[:, :, part],
+        jobs = (
+            SealedQueryJob(
+                job(block),
+                label_file,
+                records.get_arrays(f"set masks/{bank}/{table_id}/{block}")["n"],
+                reached[:, block * degree : (block + 1) * degree],
+                forest.set_index,
+                asks_rest,
             )
-
-        n_blocks = scoring.n_share_blocks(plan)
-        if reached is None:
-            results = self._pool.map(released_queries, map(job, range(n_blocks)))
-        else:
-            label_file = self._label_file(bank, training, address.run_id)
-            jobs = (
-                SealedQueryJob(
-                    job(block),
-                    label_file,
-                    records.get_arrays(f"set masks/{bank}/{table_id}/{block}")["n"],
-                    reached[:, block * degree : (block + 1) * degree],
-                    forest.set_index,
-                    asks_rest,
-                )
-                for block in range(n_blocks)
-            )
-            results = self._pool.map(sealed_queries, jobs)
-        ciphertexts: list[bytes] = []
-        offsets = []
-        for made in results:
-            ciphertexts += [one for layer in made.ciphertexts for one in layer]
-            offsets.append(made.offsets)
-        query = ScoreQuery(address, len(layers), tuple(ciphertexts))
-        return query, np.concatenate(offsets, axis=1)
+            for block in range(scoring.n_share_blocks(plan))
+        )
+        return list(self._pool.map(sealed_queries, jobs))
 
     def _label_file(self, bank: str, training: RunRecords, run_id: str) -> Path:
         """E_j[b] of every leaf for the workers: ciphertexts, too large to send with every job."""
@@ -149,3 +175,36 @@ class NetworkQueries:
                 for index in range(n_chunks):
                     file.write(records.get(f"labels/{bank}/{index}"))
         return path
+
+
+def _query_job(
+    tables: Tables,
+    plan: TablePlan,
+    bank: str,
+    records: RunRecords,
+    *,
+    sets: tuple[AtomSet, ...],
+    opened: Values,
+    rest: Values,
+    of_sets: Values,
+) -> Callable[[int], QueryJob]:
+    """The job of each block of the share ring, from values for whole tables."""
+    parameters = tables.parameters(plan)
+    public = PublicKey(parameters.share_ring, records.get(f"bank/{bank}/public key"))
+    flood = parameters.bounds[tables.scoring(plan).flood_circuit].flood
+    shares = ShareBlocks(parameters, plan, bank, records)
+    degree = parameters.share_ring.degree
+
+    def job(block: int) -> QueryJob:
+        part = slice(block * degree, (block + 1) * degree)
+        return QueryJob(
+            public,
+            flood,
+            shares.of_block(block),
+            sets,
+            opened[:, part],
+            rest[:, part],
+            of_sets[:, :, part],
+        )
+
+    return job

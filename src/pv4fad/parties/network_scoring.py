@@ -1,25 +1,29 @@
-"""How the payment network scores a batch (protocol.md §6): layers, queries, votes.
+"""How the payment network asks the banks about a batch (protocol.md §6, §11).
 
-Every transaction side that reaches a red group takes one (table, bin, layer).  Each bank has a
-chain of messages: what its tables and keys still lack for a sealed model, then the queries.  All
-tables get the same, padded number of layers, whoever is asked about.
+A batch is one round of questions, one slot for each account of every table; or, for votes of a
+sealed model, some layers, where every transaction side that reaches a red group takes one (table,
+bin, layer).  Each bank has a chain of messages: what its tables and keys still lack for a sealed
+model, then the queries.  All tables get the same number of layers, whoever is asked about.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.errors import ProtocolError
+from pv4fad.errors import OrderError, ProtocolError
 from pv4fad.forest.tree import Side
 from pv4fad.he.pool import WorkerPool
 from pv4fad.he.ring import Ring
+from pv4fad.parties.network_chains import expect_receipt_of
 from pv4fad.parties.network_queries import NetworkQueries
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK, RunRecords, expect, expect_residues
 from pv4fad.parties.scoring_tables import (
+    Round,
     ScoringInput,
     Slots,
     Tables,
@@ -50,7 +54,7 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Scored:
-    """All votes of a batch are in."""
+    """All answers of a batch are in."""
 
 
 @dataclass(frozen=True)
@@ -71,21 +75,20 @@ class NetworkScoring:
     # The batch.
 
     def begin(
-        self, data: ScoringInput, training: RunRecords, batch: RunRecords, address: Address
+        self,
+        data: Round | ScoringInput,
+        training: RunRecords,
+        batch: RunRecords,
+        address: Address,
     ) -> Iterable[Message]:
         """Lay out a batch and ask the first banks."""
         tables = Tables(training)
-        slots = tables.slots(data)
-        n_layers = padded_layers(int(slots.layer.max(initial=0)) + 1, data.layers_at_once)
-        batch.put_arrays("codes", codes=data.codes)
-        batch.put_arrays(
-            "slots",
-            transaction=slots.transaction,
-            side=slots.side,
-            table=slots.table,
-            bin=slots.bin,
-            layer=slots.layer,
-        )
+        if isinstance(data, Round) == (tables.mode == "sealed"):
+            raise OrderError(f"a model of mode {tables.mode} is not scored in this way")
+        if isinstance(data, Round):
+            n_layers, what = 1, _lay_out_questions(data, tables, batch)
+        else:
+            n_layers, what = _lay_out_votes(data, tables, batch)
         steps = {bank: self._plan(bank, tables, n_layers, training) for bank in tables.banks}
         sums = sum(
             len(tables.scoring(plan).layer_chunks(plan, n_layers))
@@ -96,8 +99,8 @@ class NetworkScoring:
         n_messages = 2 * sum(map(len, steps.values())) + sums * (len(steps) + 1)
         batch.put_json(
             "plan",
-            {
-                "n_transactions": len(data.codes),
+            what
+            | {
                 "tables": [plan.table_id for plan in tables.plans],
                 "n_layers": n_layers,
                 "n_messages": n_messages,
@@ -136,7 +139,7 @@ class NetworkScoring:
         if sender == AGGREGATOR:
             if not isinstance(message, ScoreReply):
                 raise ProtocolError("the aggregator sends sums of answers, and nothing else")
-            self._add_votes(message, training, batch)
+            self._add_answer(message, training, batch)
             self._note(Scoring(stage.answered, stage.sums_left - 1), batch, steps)
             return []
         expect(sender in stage.answered, message, "nothing was asked of it yet")
@@ -184,10 +187,12 @@ class NetworkScoring:
             message,
             "not what was asked",
         )
-        if isinstance(message, EncryptedLabels):
+        if isinstance(message, Receipt):
+            expect_receipt_of(ScoreQuery, message)
+        elif isinstance(message, EncryptedLabels):
             self._keep_labels(message, training)
         elif isinstance(message, ScoreReply):
-            self._add_votes(message, training, batch)
+            self._add_answer(message, training, batch)
         elif isinstance(message, SetSharesOpened):
             records = training.of_epoch(table_epoch(here.table_id))
             records.put(f"set masks/{here.sender}/{here.table_id}/done", b"")
@@ -211,7 +216,7 @@ class NetworkScoring:
         if message.address.index + 1 == len(chunks):
             records.put(f"labels/{bank}/done", b"")
 
-    # Votes.
+    # Answers.
 
     def _query(self, address: Address, training: RunRecords, batch: RunRecords) -> ScoreQuery:
         tables = Tables(training)
@@ -220,7 +225,7 @@ class NetworkScoring:
         self._add(batch, address.table_id, address.index, own_part, t)
         return query
 
-    def _add_votes(self, message: ScoreReply, training: RunRecords, batch: RunRecords) -> None:
+    def _add_answer(self, message: ScoreReply, training: RunRecords, batch: RunRecords) -> None:
         here = message.address
         tables = Tables(training)
         plan = tables.plan(here.table_id)
@@ -240,15 +245,25 @@ class NetworkScoring:
         values: NDArray[np.unsignedinteger],
         t: int,
     ) -> None:
-        name = f"votes/{table_id}/{index}"
+        name = f"totals/{table_id}/{index}"
         before = batch.find_arrays(name)
-        total = values.astype(np.uint64) + (0 if before is None else before["votes"])
-        batch.put_arrays(name, votes=(total % np.uint64(t)).astype(np.uint32))
+        total = values.astype(np.uint64) + (0 if before is None else before["totals"])
+        batch.put_arrays(name, totals=(total % np.uint64(t)).astype(np.uint32))
 
     def size(self, batch: RunRecords) -> BatchSize:
         """How large a batch is."""
         plan = batch.get_json("plan")
         return BatchSize(plan["n_layers"], plan["n_messages"])
+
+    def bits(self, training: RunRecords, batch: RunRecords) -> NDArray[np.int8]:
+        """The answer to each question of a finished round; slots that asked nothing say 0."""
+        bits, wrong = _bits(batch)
+        if wrong:
+            raise ProtocolError(
+                f"table {wrong[0]}: an answer is neither 0 nor 1, or a slot that asked nothing"
+                " got one: some bank does not follow the protocol, or two banks have one id"
+            )
+        return bits
 
     def votes(self, training: RunRecords, batch: RunRecords) -> NDArray[np.int64]:
         """The vote total of each side of each transaction of a finished batch."""
@@ -260,7 +275,7 @@ class NetworkScoring:
             one = tables.plan(table_id)
             n_chunks = len(tables.scoring(one).layer_chunks(one, plan["n_layers"]))
             total = np.concatenate(
-                [batch.get_arrays(f"votes/{table_id}/{i}")["votes"] for i in range(n_chunks)]
+                [batch.get_arrays(f"totals/{table_id}/{i}")["totals"] for i in range(n_chunks)]
             )
             mine = slots.table == number
             votes[slots.transaction[mine], slots.side[mine]] = total[
@@ -274,3 +289,52 @@ class NetworkScoring:
         """The accounts that are in no table yet."""
         places = Tables(training).places
         return [number for number, key in enumerate(keys) if hashed_id(key) not in places]
+
+
+def bits_so_far(batch: RunRecords) -> NDArray[np.int8]:
+    """What is known of a round that may not be over: -1 where there is no answer yet."""
+    return _bits(batch)[0]
+
+
+def _bits(batch: RunRecords) -> tuple[NDArray[np.int8], list[str]]:
+    """The answers of a round, and the tables that have none, or none that can be right."""
+    plan, asked = batch.get_json("plan"), batch.get_arrays("questions")
+    bits, wrong = np.full(len(asked["bin"]), -1, np.int8), []
+    for number, table_id in enumerate(plan["tables"]):
+        here = asked["table"] == number
+        bins, found = asked["bin"][here], batch.find_arrays(f"totals/{table_id}/0")
+        total = None if found is None else found["totals"][0]
+        # Until all parts of a table have been added, every slot is uniform.
+        if total is None or np.delete(total, bins).any() or (total[bins] > 1).any():
+            wrong.append(table_id)
+        else:
+            bits[here] = total[bins]
+    return bits, wrong
+
+
+def _lay_out_questions(data: Round, tables: Tables, batch: RunRecords) -> dict[str, Any]:
+    """A slot for each account asked about; what the plan of the batch says of them."""
+    places = tables.places_of(data.keys)
+    if len(np.unique(places, axis=0)) < len(places):
+        raise OrderError("an account is asked about twice in one round")
+    table, place = places.T
+    batch.put_arrays("questions", table=table, bin=place, set=data.set_of)
+    return {"sets": [[list(one.atoms), one.absent] for one in data.sets]}
+
+
+def _lay_out_votes(
+    data: ScoringInput, tables: Tables, batch: RunRecords
+) -> tuple[int, dict[str, Any]]:
+    """A slot in some layer for each side; the number of layers, and what the plan says."""
+    slots = tables.slots(data)
+    n_layers = padded_layers(int(slots.layer.max(initial=0)) + 1, data.layers_at_once)
+    batch.put_arrays("codes", codes=data.codes)
+    batch.put_arrays(
+        "slots",
+        transaction=slots.transaction,
+        side=slots.side,
+        table=slots.table,
+        bin=slots.bin,
+        layer=slots.layer,
+    )
+    return n_layers, {"n_transactions": len(data.codes)}

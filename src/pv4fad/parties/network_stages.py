@@ -7,19 +7,30 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.counts import GroupCounts
 from pv4fad.forest.structure import Forest
 from pv4fad.protocol.tables import TableAccounts
 
 
 @dataclass(frozen=True)
-class TrainingInput:
-    """What the payment network brings: its trees, and what its transactions count in them."""
+class Trees:
+    """The paper's model: the forest, and the labels of the leaves that need no bank."""
 
     forest: Forest = field(repr=False)
-    counts: GroupCounts = field(repr=False)
     green_labels: NDArray[np.int8] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class TrainingInput:
+    """What the payment network brings: what its accounts count in each group or cell."""
+
+    counts: GroupCounts = field(repr=False)
+    sets: tuple[tuple[AtomSet, ...], ...] = field(repr=False)
+    """The sets whose sums are wanted, for each group or cell."""
     tables: dict[str, TableAccounts] = field(repr=False)
+    trees: Trees | None = field(default=None, repr=False)
+    """None: the default model, whose groups are cells."""
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,11 @@ class RunRecords:
         names = self._tx.keys(prefix)
         return {int(name.removeprefix(prefix).partition("/")[0]) for name in names}
 
+    def names(self, prefix: str) -> list[str]:
+        """The names of all records of this epoch that start so, in order."""
+        found = (name.removeprefix(self._prefix) for name in self._tx.keys(self._prefix + prefix))
+        return sorted(found)
+
     def get(self, name: str) -> bytes:
         """A record that must be there."""
         value = self._tx.get(self._prefix + name)

@@ -1,10 +1,10 @@
 """The payment network: its transactions teach the trees, its keys hide its accounts (protocol.md).
 
-Holds labelled transactions, the forest and its HE key.  In training it learns nothing: what it
-opens is uniform, up to its share of the labels (sealed) or the noisy labels (released).
+Holds labelled transactions and its HE key.  What it opens in training is uniform, up to what
+training is for: the noisy counts, or labels and shares of labels in the paper's model.
 
-It leads the run: keys, one chain of messages per bank (`network_chains`), the comparison
-(`network_compare`); later batches to score (`network_scoring`), and further matches.
+It leads the run: keys, one chain of messages per bank (`network_chains`), of the paper's model the
+comparison (`network_compare`); later questions (`network_scoring`), and further matches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from pv4fad.parties.epochs import forget_messages
 from pv4fad.parties.identity import PublicIdentity
 from pv4fad.parties.network_chains import BankChains, expect_receipt_of
 from pv4fad.parties.network_compare import begin_comparison, keep_label_share, reveal_labels
+from pv4fad.parties.network_count import keep_counts
 from pv4fad.parties.network_epochs import (
+    close_epoch,
     epoch_under_way,
     is_over,
     last_epoch,
@@ -54,13 +56,14 @@ from pv4fad.parties.party import (
     out_of_order,
     stages,
 )
-from pv4fad.parties.scoring_tables import ScoringInput, Tables
+from pv4fad.parties.scoring_tables import Round, ScoringInput, Tables
 from pv4fad.parties.store import Store, Transaction
 from pv4fad.protocol.messages import (
     BankKeys,
     BlindedIndicators,
     BlindedSums,
     LabelMasks,
+    NoisyCounts,
     Receipt,
     RunProposal,
     SharedLabels,
@@ -87,6 +90,7 @@ class PaymentNetwork(Party):
         BankKeys: (BANK,),
         Receipt: (BANK, AGGREGATOR),
         BlindedIndicators: (BANK,),
+        NoisyCounts: (AGGREGATOR,),
         BlindedSums: (AGGREGATOR,),
         SharedLabels: (AGGREGATOR,),
         LabelMasks: (AGGREGATOR,),
@@ -109,8 +113,11 @@ class PaymentNetwork(Party):
                     f"run {parameters.run_id} exists already; run ids are never reused"
                 )
             keys = generate_keys(parameters.match_ring, relinearisation=True)
-            run.put_json("forest", to_document(data.forest))
             counts = data.counts
+            run.put_json("sets", data.sets)
+            if data.trees is not None:
+                run.put_json("forest", to_document(data.trees.forest))
+                run.put_arrays("green labels", labels=data.trees.green_labels)
             run.put_arrays(
                 "counts",
                 start=counts.start,
@@ -118,7 +125,6 @@ class PaymentNetwork(Party):
                 weight=counts.weight,
                 n_path=counts.n_path,
             )
-            run.put_arrays("green labels", labels=data.green_labels)
             shape = (parameters.sizes.n_groups, parameters.sizes.n_sets)
             run.put_arrays("sums", p=np.zeros(shape, np.uint64))
             run.put_json("matches", [0])
@@ -169,18 +175,15 @@ class PaymentNetwork(Party):
             return epoch_under_way(RunRecords(tx, run_id))
 
     def close(self, run_id: str, epoch: int) -> None:
-        """Forget a batch whose votes have been taken, or give up a match or batch under way.
+        """Forget a batch whose answers have been taken, or give up a match or batch under way.
 
         A match that all banks have completed cannot be given up any more.
         """
         with self.store.transaction() as tx:
-            training = RunRecords(tx, run_id)
-            if epoch not in training.get_json("matches"):
-                training.of_epoch(epoch).delete_all("")
-                forget_messages(run_id, epoch, tx)
+            close_epoch(run_id, epoch, tx)
 
-    def score(self, run_id: str, data: ScoringInput) -> tuple[int, list[bytes]]:
-        """Begin to score a batch: its number, and the first queries."""
+    def score(self, run_id: str, data: Round | ScoringInput) -> tuple[int, list[bytes]]:
+        """Begin a batch, a round of questions or votes: its number, and the first queries."""
         with self.store.transaction() as tx:
             training = RunRecords(tx, run_id)
             self._require_model(training)
@@ -197,18 +200,26 @@ class PaymentNetwork(Party):
             return self._scoring.size(RunRecords(tx, run_id, batch))
 
     def is_scored(self, run_id: str, batch: int) -> bool:
-        """Whether the votes of a batch are there to be taken."""
+        """Whether the answers of a batch are there to be taken."""
         with self.store.transaction() as tx:
             return isinstance(RunRecords(tx, run_id, batch).stage(_STAGES), Scored)
+
+    def bits(self, run_id: str, batch: int) -> NDArray[np.int8]:
+        """The answer to each question of a round."""
+        with self.store.transaction() as tx:
+            return self._scoring.bits(RunRecords(tx, run_id), self._scored(tx, run_id, batch))
 
     def votes(self, run_id: str, batch: int) -> NDArray[np.int64]:
         """The vote total of each side of each transaction of a batch, (transactions, 2)."""
         with self.store.transaction() as tx:
+            return self._scoring.votes(RunRecords(tx, run_id), self._scored(tx, run_id, batch))
+
+    def counts(self, run_id: str) -> NDArray[np.int64]:
+        """The noisy counts of a trained run, (cells, sets)."""
+        with self.store.transaction() as tx:
             training = RunRecords(tx, run_id)
-            stage = training.of_epoch(batch).stage(_STAGES)
-            if not isinstance(stage, Scored):
-                raise OrderError(f"batch {batch} of run {run_id} is not scored yet")
-            return self._scoring.votes(training, training.of_epoch(batch))
+            self._require_model(training)
+            return training.get_arrays("noisy counts")["counts"]
 
     def unknown_accounts(self, run_id: str, keys: Sequence[AccountKey]) -> list[int]:
         """The accounts that a further match has to bring in before they can be scored."""
@@ -224,6 +235,12 @@ class PaymentNetwork(Party):
         """The matches in force: the one that holds all accounts, then the delta, if any."""
         with self.store.transaction() as tx:
             return list(RunRecords(tx, run_id).get_json("matches"))
+
+    def _scored(self, tx: Transaction, run_id: str, batch: int) -> RunRecords:
+        records = RunRecords(tx, run_id, batch)
+        if not isinstance(records.stage(_STAGES), Scored):
+            raise OrderError(f"batch {batch} of run {run_id} is not scored yet")
+        return records
 
     def _require_model(self, training: RunRecords) -> None:
         if not isinstance(training.stage(_STAGES), Trained):
@@ -300,11 +317,11 @@ class PaymentNetwork(Party):
                 return self._admit(message, run, answered, tx)
             case Running(answered), BlindedIndicators() | Receipt():
                 return self._advance(message, run, answered, tx)
-            case Running(answered), BlindedSums():
+            case Running(answered), NoisyCounts() | BlindedSums():
                 acknowledge_previous(run, tx, AGGREGATOR, message)
                 all_sent = self._chains.all_sent(run.parameters(), answered)
                 expect(all_sent, message, "not all sums have been sent")
-                return [begin_comparison(message, run, self.pool)]
+                return self._take_sums(message, run)
             case Comparing(done), SharedLabels():
                 acknowledge_previous(run, tx, AGGREGATOR, message)
                 return keep_label_share(message, done, run, self.pool)
@@ -328,6 +345,15 @@ class PaymentNetwork(Party):
                 return []
             case stage, _:
                 raise out_of_order(message, stage)
+
+    def _take_sums(self, message: NoisyCounts | BlindedSums, run: RunRecords) -> Iterable[Message]:
+        """The sum over all banks: the noisy counts, or what the comparison begins with."""
+        counts = run.parameters().mode == "counts"
+        expect(counts == isinstance(message, NoisyCounts), message, "not of this model")
+        if isinstance(message, BlindedSums):
+            return [begin_comparison(message, run, self.pool)]
+        keep_counts(message, run)
+        return []
 
     # Row 0: keys.
 

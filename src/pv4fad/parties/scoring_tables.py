@@ -1,4 +1,4 @@
-"""What the payment network knows about the tables it scores with: places, slots, shares."""
+"""What the payment network knows about the tables it asks about: places, slots, shares."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError
+from pv4fad.forest.atoms import AtomSchema
 from pv4fad.forest.forest_file import from_document
 from pv4fad.forest.structure import Forest
 from pv4fad.forest.tree import Side
@@ -23,8 +24,36 @@ from pv4fad.protocol.tables import AccountKey, account_key, hashed_id
 
 
 @dataclass(frozen=True)
+class AskedSet:
+    """A set of atoms that an account's record may have; `absent`: or no record.
+
+    Of the first family of atoms, flags or classes, every record has exactly one.
+    """
+
+    atoms: tuple[int, ...]
+    absent: bool
+
+    def coefficients(self, schema: AtomSchema) -> NDArray[np.int64]:
+        """c_k = [k in the set] − [absent in the set], 0 for atoms of other families; 'is it in the
+        set' is linear in them."""
+        factors = np.zeros(schema.n_atoms, np.int64)
+        factors[list(self.atoms)] = 1
+        factors[: schema.offsets[1]] -= int(self.absent)
+        return factors
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: whether the record of each of these accounts is in a set; each account once."""
+
+    keys: Sequence[AccountKey] = field(repr=False)
+    sets: tuple[AskedSet, ...] = field(repr=False)
+    set_of: NDArray[np.int64] = field(repr=False)  # (accounts,): numbers into `sets`
+
+
+@dataclass(frozen=True)
 class ScoringInput:
-    """A batch: where each transaction lands in each tree, and its account on each side."""
+    """A batch of votes: where each transaction lands in each tree, its account on each side."""
 
     codes: NDArray[np.int32] = field(repr=False)  # (transactions, trees), as of Forest.route
     keys: Sequence[AccountKey] = field(repr=False)
@@ -106,16 +135,20 @@ class Tables:
             for parameters in self._parameters.values()
         ]
 
+    def places_of(self, keys: Sequence[AccountKey]) -> NDArray[np.int64]:
+        """(accounts, 2): number of the table, and bin."""
+        places = [self.places.get(hashed_id(key)) for key in keys]
+        if any(place is None for place in places):
+            raise OrderError("some accounts are in no table: match them first")
+        return np.array(places, np.int64).reshape(-1, 2)
+
     def slots(self, data: ScoringInput) -> Slots:
         """A place for every side that reaches a red group.
 
         Transactions of one account that reach the same groups get the same votes, so they share
         a place; otherwise the n-th goes to layer n.
         """
-        places = [self.places.get(hashed_id(key)) for key in data.keys]
-        if any(place is None for place in places):
-            raise OrderError("some accounts are in no table: match them first")
-        place_of = np.array(places, np.int64).reshape(-1, 2)
+        place_of = self.places_of(data.keys)
         forest = stored_forest(self._training)
         rows, sides, groups = [], [], []
         for side in Side:
@@ -186,15 +219,19 @@ class ShareBlocks:
         return tuple(data[i * self._size : (i + 1) * self._size] for i in positions)
 
 
+def opened_atoms(plan: TablePlan, bank: str, records: RunRecords) -> NDArray[np.uint32]:
+    """u_k of a table, (atoms, bins)."""
+    blocks = range(plan.layout.n_blocks)
+    return np.concatenate(
+        [records.get_arrays(f"opened/{bank}/{plan.table_id}/{b}")["u"] for b in blocks], axis=1
+    )
+
+
 def opened_sets(
     forest: Forest, parameters: RunParameters, plan: TablePlan, bank: str, records: RunRecords
 ) -> NDArray[np.uint32]:
     """u_c = Σ_{k in c} u_k of a table, (sets, bins)."""
-    blocks = range(plan.layout.n_blocks)
-    u = np.concatenate(
-        [records.get_arrays(f"opened/{bank}/{plan.table_id}/{b}")["u"] for b in blocks], axis=1
-    )
-    t = parameters.plain_modulus
+    u, t = opened_atoms(plan, bank, records), parameters.plain_modulus
     sums = [u[list(atoms)].sum(axis=0, dtype=np.uint64) % t for atoms in forest.distinct_sets]
     return np.stack(sums).astype(np.uint32)
 

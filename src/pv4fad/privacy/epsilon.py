@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
+from math import isinf
 from typing import Literal
 
 from pv4fad.errors import ParameterError
@@ -32,3 +34,10 @@ def epsilon_text(epsilon: Epsilon) -> str:
         return str(epsilon)
     whole, rest = divmod(scaled.numerator, 10**_DIGITS)
     return f"{whole}.{rest:0{_DIGITS}d}".rstrip("0").rstrip(".")
+
+
+def upper_text(bound: float, digits: int) -> str:
+    """A bound with so many decimals, rounded up so that it still holds; `none` if infinite."""
+    if isinf(bound):
+        return "none"
+    return str(Decimal(str(bound)).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING))

@@ -17,13 +17,15 @@ import json
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from fractions import Fraction
+from math import inf
 from typing import Any, Protocol
 
 from pv4fad.errors import BudgetError, ParameterError, StoreError
+from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text
 
 PREFIX = "permanent/ledger/"  # the store lets nobody change or delete what is named `permanent/`
-VERSION = 1
+VERSION = 2
 
 
 class Records(Protocol):
@@ -50,6 +52,7 @@ class Expense:
     noise: str  # distributed, per-bank or none
     account_file: str  # fingerprint of the version that was used
     time: datetime
+    honest_banks: int  # H; 1 unless the noise is distributed
 
     def __post_init__(self) -> None:
         if (self.epsilon == "none") != (self.noise == "none"):
@@ -58,7 +61,18 @@ class Expense:
             raise ParameterError("ε must be above 0")
         if self.sensitivity < 1:
             raise ParameterError("the sensitivity Δ must be at least 1")
+        if self.honest_banks < 1:
+            raise ParameterError("honest_banks must be at least 1")
+        if self.honest_banks > 1 and self.noise != "distributed":
+            raise ParameterError("only distributed noise relies on other banks")
         _require_zone(self.time)
+
+    @property
+    def epsilon_alone(self) -> float:
+        """The ε that holds even if no bank but this one is honest; infinite without noise."""
+        if isinstance(self.epsilon, str):
+            return inf
+        return effective_epsilon(self.epsilon, self.sensitivity, self.honest_banks)
 
     def same_release(self, other: Expense) -> bool:
         """Equal in all but the time: the same run, continued."""
@@ -198,7 +212,10 @@ def _decode(raw: bytes) -> Expense | Limit:
     fields: dict[str, Any] = json.loads(raw)
     version, kind = fields.pop("version"), fields.pop("kind")
     if version != VERSION:
-        raise StoreError(f"ledger entry of version {version}, this program uses {VERSION}")
+        raise StoreError(
+            f"ledger entry of version {version}, this program uses {VERSION}: use the program that"
+            " wrote it, or begin a new store with the limit reduced by what was spent"
+        )
     # Not `parse_epsilon`: code may set amounts with more digits than a person may type.
     epsilon = fields["epsilon"]
     fields["epsilon"] = epsilon if epsilon == "none" else Fraction(epsilon)

@@ -1,4 +1,4 @@
-"""The plain arithmetic between count and compare (protocol.md §5.3, §5.4), all modulo t.
+"""The plain arithmetic between count and compare (protocol.md §5.3, §11.3), all modulo t.
 
 A group has a sum for each set and a leaf for each set and one for the rest; the rest's noisy sum is
 N_path minus those of the sets.  Sums are (n_groups, n_sets), leaves (n_groups, n_sets + 1).

@@ -74,6 +74,16 @@ class NoisySums(Message):
     residues: NDArray[np.uint64]
 
 
+@wire_message("noisy-counts", max_bytes=64 * _MIB)
+class NoisyCounts(Message):
+    """Aggregator → PaymentNetwork: V, the sum over all banks, for every sum.
+
+    With its own share p the payment network has the noisy counts: what training is for.
+    """
+
+    residues: NDArray[np.uint64]
+
+
 @wire_message("blinded-sums", max_bytes=64 * _MIB)
 class BlindedSums(Message):
     """Aggregator → PaymentNetwork: V + r for every leaf; uniform."""

@@ -12,10 +12,14 @@ from functools import cached_property
 from math import ceil, log, log2
 from typing import Annotated, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from pv4fad.errors import ParameterError
-from pv4fad.forest.atoms import AtomSchema
+from pv4fad.evidence.cells import N_CELLS
+from pv4fad.evidence.classes import Absent, CountedSets, counted_sets, differing_memberships
+from pv4fad.forest.atoms import AtomSchema, class_schema
 from pv4fad.forest.structure import PublicSizes
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.hashing.codewords import ConstantWeightCode
@@ -48,7 +52,10 @@ _MOST_ATOMS = 2**10
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 TableId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@[1-9][0-9]{0,8})?$")]
-Mode = Literal["sealed", "released"]
+Mode = Literal["counts", "released", "sealed"]
+"""What training ends with: noisy counts that the payment network gets (the default model), or
+labels of leaves (the paper's model), which it gets (released) or shares with the banks (sealed).
+"""
 NoiseMode = Literal["distributed", "per-bank", "none"]
 
 
@@ -80,6 +87,10 @@ class RunParameters(ValidatedModel):
     honest_banks: int = Field(ge=1)
     """Distributed noise: how many banks are assumed not to tell their noise to the others."""
     mode: Mode
+    counted: CountedSets | None = None
+    """Mode counts: the sets of classes that are counted in every cell."""
+    absent: Absent | None = None
+    """Mode counts: whether accounts that no bank has are a class, or as good as ordinary."""
     purpose: Literal["training", "matching"] = "training"
     """Matching: only the join is made anew or extended, for scoring with a trained model."""
     model_modulus: int | None = None
@@ -121,6 +132,7 @@ class RunParameters(ValidatedModel):
             raise ParameterError("n_trees of a table's layout is not that of the forest")
         if self.atoms.n_atoms != self.sizes.n_atoms:
             raise ParameterError("n_atoms does not match the atom schema")
+        self._check_model()
         if self.log2_false_match > LOG2_FALSE_MATCH:
             raise ParameterError(
                 f"code: {self.code.tag_bits}-bit tags give two different accounts the same tag "
@@ -134,6 +146,18 @@ class RunParameters(ValidatedModel):
                 "lower the bound, or use more trees"
             )
         return self
+
+    def _check_model(self) -> None:
+        if self.mode != "counts":
+            if self.counted is not None or self.absent is not None:
+                raise ParameterError("counted and absent are for mode counts only")
+            return
+        if self.counted is None or self.absent is None:
+            raise ParameterError("mode counts needs counted and absent")
+        if self.atoms != class_schema(self.absent):
+            raise ParameterError("atoms: mode counts needs the classes of records, and only them")
+        if self.sizes != count_sizes(self.counted, self.absent):
+            raise ParameterError("sizes are not those of the cells and sets of mode counts")
 
     def _check_names(self) -> None:
         table_ids = [plan.table_id for plan in self.tables]
@@ -175,6 +199,9 @@ class RunParameters(ValidatedModel):
     @property
     def sensitivity(self) -> int:
         """Δ: how much one account record can change all sums together."""
+        if self.counted is not None and self.absent is not None:
+            sets = counted_sets(self.counted, self.absent)
+            return self.bound * differing_memberships(sets, self.sizes.n_atoms)
         return sensitivity(self.bound, self.sizes.n_sets)
 
     # Sizes of numbers.
@@ -200,7 +227,8 @@ class RunParameters(ValidatedModel):
             n_draws=self.sizes.n_sums,
             log2_probability=LOG2_WRAP,
         )
-        return per_sum * self.sizes.n_sets  # the rest carries the noise of all sets
+        # The rest, a leaf of the paper's model, carries the noise of all sets.
+        return per_sum * (1 if self.mode == "counts" else self.sizes.n_sets)
 
     @cached_property
     def largest_sum(self) -> int:
@@ -213,13 +241,27 @@ class RunParameters(ValidatedModel):
         if self.model_modulus is not None:
             return self.model_modulus
         for modulus in PLAIN_MODULI:
-            if self.largest_sum < modulus // 2:
+            if self._n_values < modulus:
                 return modulus
         raise ParameterError(
-            f"bound = {self.bound}: sums can reach {self.largest_sum}, and the largest plaintext "
-            f"modulus {PLAIN_MODULI[-1]} holds {PLAIN_MODULI[-1] // 2}: "
+            f"bound = {self.bound}: sums can reach {self.largest_sum}, too many different values "
+            f"for the largest plaintext modulus {PLAIN_MODULI[-1]}: "
             "lower the bound, or use more trees"
         )
+
+    @property
+    def _n_values(self) -> int:
+        """How many different values a noisy sum can have.  A count is never below 0 but for its
+        noise; a sum of weights has either sign."""
+        if self.mode == "counts":
+            return self.largest_sum + self.noise_tail + 1
+        return 2 * self.largest_sum + 1
+
+    def signed(self, residues: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The noisy sums that these residues modulo t stand for."""
+        below = self.noise_tail if self.mode == "counts" else self.plain_modulus // 2
+        values = residues.astype(np.int64)
+        return np.where(values >= self.plain_modulus - below, values - self.plain_modulus, values)
 
     # Rings, bounds and floods.
 
@@ -245,12 +287,15 @@ class RunParameters(ValidatedModel):
             len(lane.trees) * len(lane.blocks) for plan in self.tables for lane in self.lanes(plan)
         )
         terms = max(products, self.sizes.n_distinct_sets) * self.sizes.n_atoms
-        return {
+        bounds = {
             "match": match_bound(match, self.code.length, self.code.weight, layers),
-            "compare": compare_bound(match, len(digit_bases(self.plain_modulus)), DIGIT_BASE),
             "linear": linear_bound(share, terms),
-            "sealed": sealed_bound(share, self.sizes.n_leaves, self.sizes.n_distinct_sets),
         }
+        if self.mode != "counts":
+            n_digits, sizes = len(digit_bases(self.plain_modulus)), self.sizes
+            bounds["compare"] = compare_bound(match, n_digits, DIGIT_BASE)
+            bounds["sealed"] = sealed_bound(share, sizes.n_leaves, sizes.n_distinct_sets)
+        return bounds
 
     @cached_property
     def n_sanitised(self) -> dict[str, int]:
@@ -259,11 +304,11 @@ class RunParameters(ValidatedModel):
             return {"match": self._n_match}
         per_tree = self.sizes.sums_per_tree
         pairs = [(plan, bank) for plan in self.tables for bank in plan.banks]
-        return {
+        sanitised = {
             "match": self._n_match,
-            "compare": self.n_leaf_blocks,
             "linear": sum(len(self.lanes(plan)) * per_tree for plan, _ in pairs),
         }
+        return sanitised if self.mode == "counts" else sanitised | {"compare": self.n_leaf_blocks}
 
     @property
     def _n_match(self) -> int:
@@ -345,6 +390,18 @@ class RunParameters(ValidatedModel):
             if plan.table_id == table_id:
                 return plan
         raise ParameterError(f"there is no table {table_id!r} in run {self.run_id}")
+
+
+def count_sizes(counted: CountedSets, absent: Absent) -> PublicSizes:
+    """What is public about the counts of the default model: one list of cells, no trees."""
+    n_sets = len(counted_sets(counted, absent))
+    return PublicSizes(
+        n_trees=1,
+        groups_per_tree=N_CELLS,
+        n_sets=n_sets,
+        n_distinct_sets=n_sets,
+        n_atoms=class_schema(absent).n_atoms,
+    )
 
 
 def digest_of(parameters: RunParameters) -> bytes:

@@ -1,12 +1,24 @@
-"""Score: votes for new transactions, under encryption (protocol.md §6).
+"""Score: one bit about an account (protocol.md §6), or votes for transactions (§11).
 
-A slot is a bin; a *layer* holds at most one transaction side per bin.  For the groups g that this
-side reaches, with label shares p (PaymentNetwork) and b (Bank),
+*Decisions.*  Is the record of the account in a bin in the set A that is asked about?  A bin has
+one slot.  With c_k = [k in A] − [absent in A], all 0 where nothing is asked:
+
+    PaymentNetwork
+      1.  ρ ← Z_t per slot;  sends sanitised  Z = E_j[−Σ_k c_k·s_k + ρ]              → Bank
+    Bank
+      2.  returns what it opens, R, uniform                                         → PaymentNetwork
+    PaymentNetwork
+      3.  bit = [absent in A] + Σ_k c_k·u_k + R − ρ
+
+Of a table with several banks the constant counts once, and R is the sum over all banks.
+
+*Votes* of a sealed model.  A slot is a bin; a *layer* holds at most one transaction side per bin.
+For the groups g that this side reaches, with label shares p (PaymentNetwork) and b (Bank),
 
     P_0 = Σ_g p[g, rest],   P_c = Σ_g (p[g, c] − p[g, rest]),   B_0, B_c likewise from b
     vote = (P_0 + B_0) + Σ_c I_c·(P_c + B_c),   I_c = u_c − s_c
 
-Sealed model, once per table and model:
+Once per table and model:
       0.  PaymentNetwork: n_c ← Z_t per bin; sends sanitised E_j[s_c + n_c]         → Bank
           Bank opens v_c = s_c + n_c, uniform; sends E_j[b] of every leaf           → PaymentNetwork
 and per layer:
@@ -17,8 +29,6 @@ and per layer:
       2.  returns  R = Z − Σ_c y_c·v_c                                              → PaymentNetwork
     PaymentNetwork
       3.  vote = P_0 + Σ_j (Σ_c P_c·u_c + R_j − ρ_j)
-
-Released model: labels known, P = labels, B = 0:  Z = E_j[−Σ_c P_c·s_c + ρ], R = Z, no y.
 
 Banks see uniform slots, the same number for every layer, whether a slot is in use or not.  B_0 is
 asked of one bank per table only.  Every function is a worker's job for one block of the share ring.
@@ -93,12 +103,12 @@ def encrypt_label_shares(job: LabelsJob) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class QueryJob:
-    """Step 1 for some layers of one block.  What both models need."""
+    """Step 1 for some layers of one block: Σ_c P_c·I_c + P_0 is wanted of every slot."""
 
     public: PublicKey
     flood: Flood
     encrypted_shares: tuple[bytes, ...] = field(repr=False)  # E_j[s_k] for each atom k
-    sets: tuple[tuple[int, ...], ...] = field(repr=False)
+    sets: tuple[tuple[int, ...], ...] = field(repr=False)  # of bits: each atom by itself
     opened: Values = field(repr=False)  # u_c, (sets, N)
     votes_rest: Values = field(repr=False)  # P_0, (layers, N)
     votes_sets: Values = field(repr=False)  # P_c, (layers, sets, N)
@@ -106,7 +116,7 @@ class QueryJob:
 
 @dataclass(frozen=True)
 class SealedQueryJob:
-    """Step 1, sealed: what the released model does not need."""
+    """Step 1 of votes: what bits do not need."""
 
     base: QueryJob
     label_file: Path  # E_j[b] of every leaf, back to back: too large to send with every job
@@ -124,8 +134,8 @@ class Queries:
     offsets: Values = field(repr=False)  # P_0 + Σ_c P_c·u_c − ρ, (layers, N)
 
 
-def released_queries(job: QueryJob) -> Queries:
-    """PaymentNetwork, step 1, released: Z = E_j[−Σ_c P_c·s_c + ρ]."""
+def bit_queries(job: QueryJob) -> Queries:
+    """PaymentNetwork, step 1 of bits: Z = E_j[−Σ_k c_k·s_k + ρ]."""
     evaluator, encryptor = Evaluator(job.public), Encryptor(job.public)
     sanitiser = Sanitiser(job.public, job.flood)
     ring = evaluator.ring
@@ -146,7 +156,7 @@ def released_queries(job: QueryJob) -> Queries:
 
 
 def sealed_queries(job: SealedQueryJob) -> Queries:
-    """PaymentNetwork, step 1, sealed: y_c and Z for every layer."""
+    """PaymentNetwork, step 1 of votes: y_c and Z for every layer."""
     base = job.base
     evaluator, encryptor = Evaluator(base.public), Encryptor(base.public)
     sanitiser = Sanitiser(base.public, base.flood)
@@ -256,7 +266,7 @@ class ReplyJob:
 
     secret: SecretKey
     ciphertexts: tuple[tuple[bytes, ...], ...] = field(repr=False)  # [layer][y_c …, Z]
-    opened_sets: Values = field(repr=False)  # v_c, (sets, N); none in released mode
+    opened_sets: Values = field(repr=False)  # v_c, (sets, N); none for bits
 
 
 def answer_queries(job: ReplyJob) -> Values:

@@ -56,7 +56,7 @@ class ScoreQuery(Message):
 
 @wire_message("score-reply", max_bytes=2 * _GIB)
 class ScoreReply(Message):
-    """Bank → PaymentNetwork: R for every slot; the vote total where a slot is in use.
+    """Bank → PaymentNetwork: R for every slot; where a slot is in use, a bit or a vote total.
 
     Of a broadcast table: Bank → Aggregator, masked pairwise, and Aggregator → PaymentNetwork, the
     sum over all banks.

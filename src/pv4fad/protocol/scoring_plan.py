@@ -1,4 +1,4 @@
-"""How a batch is cut into layers and messages: public sizes only (protocol.md §6)."""
+"""How a batch is cut into layers and messages: public sizes only (protocol.md §6, §11.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of figures: curves of detectors, histograms below each other, bars below each other."""
+"""The kinds of figures: curves of detectors, bars below each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Detector
 from pv4fad.evaluation.measures import Curve
@@ -40,15 +39,6 @@ class Bar:
     start: float = 0.0
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One histogram: the share of some transactions at 0, 1, 2, ..."""
-
-    label: str
-    shares: NDArray[np.float64]
-    series: int = 0
-
-
 def precision_recall(detectors: Sequence[Detector]) -> Figure:
     """A step curve for each detector, with a dot at every alert budget."""
     top, bottom = 34.0 + 16 * len(detectors), 300.0
@@ -74,44 +64,6 @@ def precision_recall(detectors: Sequence[Detector]) -> Figure:
         for one in detectors
     )
     return Figure("precision-recall", "Precision and recall", f"{words}.", 340, join(parts))
-
-
-def histogram(name: str, title: str, x_title: str, panels: Sequence[Panel]) -> Figure:
-    """A panel for each group of transactions, each with its own scale."""
-    n_bins, pitch = len(panels[0].shares), 120
-    # Bin k is as wide as the others and has its value in the middle.
-    width = (RIGHT - LEFT) / n_bins
-    x = Scale(n_bins, LEFT + width / 2, RIGHT + width / 2)
-    parts: list[Markup] = []
-    for number, panel in enumerate(panels):
-        top, bottom = 26.0 + pitch * number, 112.0 + pitch * number
-        marks = ticks(float(panel.shares.max()) * 100, most=4)
-        y = Scale(marks[-1], bottom, top)
-        parts += [label(LEFT, top - 10, panel.label), rows_of_grid(y, marks, " %")]
-        parts += [
-            tag(
-                "rect",
-                tag("title", f"{value}: {share:.2%}"),
-                x=round(x(value) - 0.4 * width, 1),
-                y=min(y(100 * share), y(0) - _SLIVER),
-                width=round(0.8 * width, 1),
-                height=max(round(y(0) - y(100 * share), 1), _SLIVER),
-                class_=f"bar s{panel.series}",
-            )
-            for value, share in enumerate(panel.shares.tolist())
-            if share > 0
-        ]
-    end = 112.0 + pitch * (len(panels) - 1)
-    shown = range(0, n_bins, max(1, round(n_bins / 12)))
-    parts += [
-        columns_of_grid(x, shown, end, end),
-        label((LEFT + RIGHT) / 2, end + 32, x_title, "middle"),
-    ]
-    means = "; ".join(
-        f"{panel.label}: {np.dot(panel.shares, np.arange(n_bins)):.2f} on average"
-        for panel in panels
-    )
-    return Figure(name, title, f"{x_title}. {means}.", end + 40, join(parts))
 
 
 def bars(name: str, title: str, x_title: str, rows: Sequence[Bar]) -> Figure:

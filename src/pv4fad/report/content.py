@@ -16,15 +16,21 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from pv4fad.data.challenge import read_partition
 from pv4fad.data.features import compute_features
 from pv4fad.data.loading import load_transactions
-from pv4fad.data.schema import LABEL
 from pv4fad.errors import StoreError
 from pv4fad.evaluation.evaluate import ALONE, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
-from pv4fad.evaluation.scored import LOCAL_SCORE, SCORE, ScoredTransactions, read_predictions
+from pv4fad.evaluation.scored import (
+    ALERT,
+    LOCAL_SCORE,
+    SCORE,
+    ScoredTransactions,
+    read_predictions,
+)
 from pv4fad.parties.sealing import Passphrase
 from pv4fad.privacy.ledger import Ledger, read_ledger
 from pv4fad.report.unusual import unusual
@@ -51,15 +57,11 @@ class ReportContent:
     predictions: pl.DataFrame | None = field(repr=False)
     """A row per scored transaction; with DIR, also the transaction and, if known, its Label."""
     alerts: pl.DataFrame | None = field(repr=False)
-    """The rows with the highest scores; with DIR, also what is Unusual about them."""
+    """Those with the highest scores; with DIR, also what is Unusual about them."""
     evaluation: Evaluation | None
     scoring: ScoringRecord | None
     ledgers: Mapping[str, Ledger] = field(repr=False)
     gaps: tuple[Gap, ...]
-
-    @property
-    def has_labels(self) -> bool:
-        return self.predictions is not None and LABEL in self.predictions.columns
 
 
 def gather(
@@ -84,8 +86,8 @@ def gather(
     evaluation = None
     scoring = None
     if not predictions.is_file():
-        command = f"pv4fad score RUN DIR --details --out {predictions}"
-        gaps.append(Gap("Alerts, votes and curves", f"nothing was scored yet: {command}"))
+        command = f"pv4fad score RUN DIR --out {predictions}"
+        gaps.append(Gap("Alerts and curves", f"nothing was scored yet: {command}"))
     elif splits is None:
         scoring, table = require_run(predictions, document.run_id), read_predictions(predictions)
         gaps.append(Gap("Curves, and the payments of the alerts", "name the data: report RUN DIR"))
@@ -99,23 +101,28 @@ def gather(
         else:
             evaluation = evaluate(scored, splits[1], joined_scores(*splits) if joined else None)
     if evaluation is not None and evaluation.of(ALONE) is None:
-        why = f"the predictions have no column {LOCAL_SCORE} (pv4fad score --details)"
+        why = f"the predictions have no column {LOCAL_SCORE}, as those of votes"
         gaps.append(Gap("The payment network alone", why))
     if table is not None and scoring is None:
-        gaps.append(Gap("The cost of scoring", "there is no record beside the predictions"))
+        what = "What scoring cost, and what it told the payment network"
+        gaps.append(Gap(what, "there is no record beside the predictions"))
+    if table is not None and ALERT not in table.columns:
+        gaps.append(Gap("The highest alerts", f"the predictions have no column {ALERT}"))
     ledgers: dict[str, Ledger] = {}
     if passphrase is None:
         gaps.append(Gap("The ledgers of the banks", "sealed: give --key-file"))
     else:
         with folder.stores(document.parameters.banks, passphrase) as stores:
             ledgers = {bank: read_ledger(store) for bank, store in stores.items()}
-    alerts = None if table is None else _alerts(table, splits)
+    alerts = _alerts(table, splits) if table is not None and ALERT in table.columns else None
     return ReportContent(document, table, alerts, evaluation, scoring, ledgers, tuple(gaps))
 
 
 def _alerts(predictions: pl.DataFrame, splits: tuple[Path, Path] | None) -> pl.DataFrame:
     # Among equal scores the order of the file: there is no better reason to put one first.
-    rows = np.argsort(-predictions[SCORE].to_numpy(), kind="stable")[:N_ALERTS]
+    highest_first = np.argsort(-predictions[SCORE].to_numpy(), kind="stable")
+    is_alert: NDArray[np.bool_] = predictions[ALERT].to_numpy() == 1
+    rows = highest_first[is_alert[highest_first]][:N_ALERTS]
     alerts = predictions[rows]
     if splits is None:
         return alerts

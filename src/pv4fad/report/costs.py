@@ -13,13 +13,13 @@ from pv4fad.report.words import size_text
 from pv4fad.runs.meter import PhaseCost, Traffic
 
 _PHASES = {
-    "prepare": "prepare: features, trees, tables",
+    "prepare": "prepare: features, models, tables",
     "propose": "propose: parameters and keys",
     "match": "match: a shared join of accounts",
     "count": "count: shared sums, noise",
     "compare": "compare: signs of the noisy sums",
     "labels": "labels: shared by all",
-    "score": "score: votes",
+    "score": "score: questions, answers",
 }
 
 

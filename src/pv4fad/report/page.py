@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
+
 from pv4fad.data.schema import LABEL
 from pv4fad.evaluation.evaluate import ALONE, JOINT
 from pv4fad.files import write_whole
+from pv4fad.protocol.parameters import Mode
 from pv4fad.report.canvas import Figure
+from pv4fad.report.charts import precision_recall
 from pv4fad.report.content import ReportContent
 from pv4fad.report.costs import cost_figures
-from pv4fad.report.found import alerts_table, found_figures, measures_table
+from pv4fad.report.found import alerts_table, measures_table
 from pv4fad.report.html_file import html_file
-from pv4fad.report.leakage import LEARNS, PARTIES, RELEASED_LABELS, TOGETHER
+from pv4fad.report.leakage import (
+    LEARNS,
+    NOTHING_UNIFORM,
+    RELEASED_LABELS,
+    TOGETHER,
+    VOTE_TOTAL,
+    parties,
+)
 from pv4fad.report.markup import Content, Markup, join, tag
-from pv4fad.report.privacy import bounds_table, claim, claim_facts, ledgers, trust
+from pv4fad.report.privacy import (
+    bounds_table,
+    claim,
+    claim_facts,
+    epsilon_table,
+    learned_table,
+    ledgers,
+    trust,
+)
 from pv4fad.report.tables import facts, table
 from pv4fad.report.words import count_text, size_text
 from pv4fad.runs.document import RunDocument
@@ -36,14 +55,9 @@ HOW_SURE = (
     " scores, the expectation over a random choice among them is counted."
 )
 ALERTS = (
-    "Tests are those of the payment network itself on the way through the trees: where a payment"
-    " landed, not how the leaves there vote. Unusual are values of its own features that few"
-    " payments of the period reach or pass (their share). What a bank knows about an account is"
-    " not shown: the payment network does not have it."
-)
-SEALED_VOTES = (
-    "The payment network learns the total of each side of a payment, and not the vote of a single"
-    " tree that asks a bank."
+    "Reasons are in terms of the payment network's own data, and whether the bank's record decided;"
+    " they never say what the record is. Unusual are values of its own features that few payments"
+    " of the period reach or pass (their share)."
 )
 
 
@@ -96,17 +110,23 @@ def _header(content: ReportContent) -> Markup:
 
 
 def _cards(content: ReportContent) -> list[Markup]:
-    document = content.document
+    document, scoring = content.document, content.scoring
     cards = [_card("privacy loss of training", f"ε = {document.privacy.epsilon}", "per account")]
+    if scoring is not None and scoring.learned is not None:
+        known, positive = f"{scoring.accounts_known:,}", f"{scoring.accounts_positive:,}"
+        small = f"of {scoring.learned.accounts:,}; {positive} not ordinary"
+        cards.append(_card("accounts with a known bit", known, small))
+    elif scoring is not None:
+        cards.append(_card("votes for every payment", "tell flags", "outside the claim"))
     evaluation = content.evaluation
     if evaluation is not None:
         joint, alone = evaluation.of(JOINT), evaluation.of(ALONE)
         for one, name in ((joint, "found with the banks"), (alone, "payment network alone")):
             if one is not None:
-                at = one.budgets[1]
+                at = one.alerts or one.budgets[1]
                 found = f"{count_text(at.found)} of {evaluation.anomalies:,}"
                 cards.append(_card(name, found, f"in {at.alerts:,} alerts"))
-    phases = [*document.phases, *(content.scoring.phases if content.scoring else ())]
+    phases = [*document.phases, *(scoring.phases if scoring else ())]
     cards += [
         _card("time", f"{sum(one.seconds for one in phases):,.0f} s", "on this machine"),
         _card("traffic", size_text(sum(one.bytes for one in phases)), "between all parties"),
@@ -124,21 +144,33 @@ def _found(content: ReportContent) -> Markup:
     if evaluation is not None:
         said = (
             f"{evaluation.anomalies:,} of {evaluation.transactions:,} transactions of the test"
-            " period are anomalous. Labels were used for this comparison only."
+            " period are anomalous. Their labels were used for this comparison only."
         )
         parts += [tag("p", said), measures_table(evaluation), tag("p", HOW_SURE, class_="soft")]
-    figures = found_figures(content)
-    parts.append(_figures(figures, {"votes": SEALED_VOTES, "precision-recall": _DOTS}))
-    if alerts is None:
+        parts.append(_figures([precision_recall(evaluation.detectors)], {_CURVE: _DOTS}))
+    if content.predictions is None:
         parts.append(tag("p", "Nothing was scored yet.", class_="notice"))
-    else:
-        parts += [tag("h3", f"The {alerts.height} highest alerts")]
-        parts += [tag("p", ALERTS, class_="soft"), alerts_table(alerts)]
-        if LABEL not in alerts.columns:
-            parts.append(tag("p", "There are no labels to compare with.", class_="soft"))
+    elif alerts is not None:
+        parts.append(_alerts(alerts))
     return join(parts)
 
 
+def _alerts(alerts: pl.DataFrame) -> Markup:
+    if not alerts.height:
+        return tag("p", "No payment became an alert.", class_="notice")
+    return join(
+        [
+            tag("h3", f"The {alerts.height} highest alerts"),
+            tag("p", ALERTS, class_="soft"),
+            alerts_table(alerts),
+            None
+            if LABEL in alerts.columns
+            else tag("p", "There are no labels to compare with.", class_="soft"),
+        ]
+    )
+
+
+_CURVE = "precision-recall"
 _DOTS = "Dots: what the alert budgets 0.05, 0.1 and 0.2 % of all transactions find."
 
 
@@ -148,8 +180,15 @@ def _privacy(content: ReportContent) -> Markup:
     shown = ledgers(kept) if kept else tag("p", "Sealed: not read.", class_="notice")
     return join(
         [
-            _whose("public: every party of the run has it; a ledger is its bank's own"),
-            claim(document, content.scoring),
+            _whose(
+                "public: every party of the run has it; what scoring told is the payment network's"
+                " own, a ledger its bank's"
+            ),
+            claim(document),
+            tag("h3", "What ε means"),
+            epsilon_table(document.privacy, len(document.parameters.banks)),
+            tag("h3", "What scoring told the payment network"),
+            learned_table(content.scoring),
             tag("h3", "The claim, item by item"),
             claim_facts(document),
             tag("h3", "What each bank has spent"),
@@ -163,6 +202,7 @@ def _privacy(content: ReportContent) -> Markup:
 
 
 def _seen(content: ReportContent) -> Markup:
+    mode = content.document.parameters.mode
     traffic = [*content.document.traffic, *(content.scoring.traffic if content.scoring else ())]
     messages = [
         (
@@ -170,14 +210,14 @@ def _seen(content: ReportContent) -> Markup:
             f"{_role(one.sender)} → {_role(one.receiver)}",
             f"{one.messages:,}",
             size_text(one.bytes),
-            _learned(one.kind, one.receiver, content.document),
+            _learned(one.kind, one.receiver, mode),
         )
         for one in traffic
     ]
     return join(
         [
             _whose("public: follows from the protocol, whatever the data"),
-            table(["party", "learns, beyond its own data", "does not learn"], PARTIES),
+            table(["party", "learns, beyond its own data", "does not learn"], parties(mode)),
             tag("h3", "If parties put together what they have"),
             table(["together", "they learn"], TOGETHER),
             tag("h3", "Message by message"),
@@ -190,11 +230,13 @@ def _seen(content: ReportContent) -> Markup:
     )
 
 
-def _learned(kind: str, receiver: str, document: RunDocument) -> str:
+def _learned(kind: str, receiver: str, mode: Mode) -> str:
     if kind == "label-masks" and receiver == "payment-network":
         return RELEASED_LABELS
     if kind == "score-reply" and receiver == "aggregator":
-        return LEARNS["noisy-sums"]
+        return NOTHING_UNIFORM
+    if kind == "score-reply" and mode == "sealed":
+        return VOTE_TOTAL
     return LEARNS.get(kind, "see the protocol")
 
 
@@ -214,19 +256,38 @@ _OVERLAP = "Shown one after the other; in truth phases of several banks overlap.
 def _run(content: ReportContent) -> Markup:
     document, scoring = content.document, content.scoring
     sizes, parameters = document.sizes, document.parameters
+    share = None if scoring is None else scoring.alert_share
     shown: list[tuple[str, Content]] = [
         ("run id", document.run_id),
         ("state", document.state),
-        ("banks", ", ".join(f"{bank} ({n:,} accounts)" for bank, n in parameters.banks.items())),
-        ("forest", f"{sizes.trees} trees, {sizes.sums:,} sums, {sizes.red_leaves:,} red leaves"),
-        ("model", parameters.mode),
-        ("from votes to scores", "not scored" if scoring is None else f"{scoring.combiner}"),
+        (
+            "banks",
+            ", ".join(f"{bank} (at most {n:,} accounts)" for bank, n in parameters.banks.items()),
+        ),
+        ("model", _MODELS[parameters.mode]),
+        ("sums", _sums(document)),
+        ("alerts, expected", "-" if share is None else f"{share * 100:g} % of the payments"),
         ("plaintext modulus", f"{sizes.plain_modulus:,}"),
         ("blocks", ", ".join(f"{table_}: {n}" for table_, n in sizes.blocks.items())),
-        ("commitment to the trees", tag("code", document.structure_commitment)),
+        ("commitment to what was counted", tag("code", document.structure_commitment)),
         ("program", f"pv4fad {document.program}"),
     ]
     return join([_whose("public: run.json"), facts(shown)])
+
+
+_MODELS = {
+    "counts": "evidence from noisy counts; scoring by decisions",
+    "released": "the paper's forest, labels released; scoring by decisions",
+    "sealed": "the paper's forest, labels sealed; scoring by votes",
+}
+
+
+def _sums(document: RunDocument) -> str:
+    sizes = document.sizes
+    if sizes.red_leaves is None:
+        sets = document.parameters.counted
+        return f"{sizes.sums:,}: {sizes.groups} cells, {sets} sets of classes in each"
+    return f"{sizes.sums:,}: {sizes.trees} trees with {sizes.red_leaves:,} red leaves"
 
 
 def _figures(figures: list[Figure], captions: dict[str, str]) -> Markup:

@@ -1,7 +1,7 @@
 """run.json: what everybody may know about a run, for people and for programs.
 
 Only what is public: parameters, sizes, the privacy claim in words, bounds, costs, and a commitment
-to the structure.  Not in it: seeds, trees, true numbers of accounts or transactions, labels.
+to what was counted.  Not in it: seeds, counts, trees, true numbers of accounts or transactions.
 """
 
 from __future__ import annotations
@@ -17,16 +17,22 @@ from pv4fad.errors import ParameterError, StoreError
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.he.noise import FAILURE_BITS
 from pv4fad.parties.bank_release import UNIT
+from pv4fad.privacy.effective import effective_epsilon, guessing_bound
 from pv4fad.protocol.parameters import LOG2_LAYERS, LOG2_WRAP, RunParameters
 from pv4fad.runs.meter import PhaseCost, Traffic
 
-VERSION: Literal[1] = 1
+VERSION: Literal[2] = 2
 
-SCORING_IS_OUTSIDE = (
-    "Scoring is outside the ε claim: for an account that the payment network never scores, its view"
-    " is as private as stated; for one that it scores, it also learns a function of the account's"
-    " current flag."
-)
+SCORING_IS_OUTSIDE = {
+    "decisions": "Scoring is outside the ε claim.  About an account that it asks a bank about, the"
+    " payment network learns exactly whether the record is of the kinds it asked for, one bit for"
+    " each kind, at most once until all accounts are matched anew.  About all other accounts its"
+    " view stays as private as stated.",
+    "votes": "Scoring is outside the ε claim.  For each side of a payment that it scores, the"
+    " payment network learns a vote total.  Vote totals tell kinds of accounts apart: after a few"
+    " scorings it can know the kind of flag of most accounts that it scored.  --scoring decisions"
+    " reveals much less.",
+}
 
 
 class Privacy(ValidatedModel):
@@ -37,6 +43,10 @@ class Privacy(ValidatedModel):
     unit: str
     noise: str
     honest_banks: int
+    effective_epsilon: float | None
+    """If only one bank adds its noise and keeps it to itself; None: there is no noise."""
+    guessing_bound: float
+    """The largest probability of a right guess about one record, from what training reveals."""
     claim: str
     outside_the_claim: str
 
@@ -74,7 +84,8 @@ class Sizes(ValidatedModel):
     trees: int
     groups: int
     sums: int
-    red_leaves: int
+    red_leaves: int | None
+    """Of the paper's model."""
     plain_modulus: int
     largest_sum: int
     blocks: dict[str, int]
@@ -85,7 +96,7 @@ class RunDocument(ValidatedModel):
     """The content of run.json."""
 
     format: Literal["pv4fad run"] = "pv4fad run"
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     program: str = __version__
     state: Literal["unfinished", "finished"]
     run_id: str
@@ -96,7 +107,7 @@ class RunDocument(ValidatedModel):
     privacy: Privacy
     bounds: Bounds
     structure_commitment: str
-    """SHA-256 over the forest and a nonce that only the payment network holds."""
+    """SHA-256 over what is counted and a nonce that only the payment network holds."""
     phases: tuple[PhaseCost, ...] = ()
     traffic: tuple[Traffic, ...] = ()
 
@@ -129,14 +140,6 @@ class RunDocument(ValidatedModel):
                 f"{where} is damaged, or of another version than {VERSION}: {problem}"
             ) from None
 
-    def with_outside_the_claim(self, text: str) -> RunDocument:
-        """Says once more what the claim does not cover."""
-        outside = self.privacy.outside_the_claim
-        if text in outside:
-            return self
-        privacy = self.privacy.model_copy(update={"outside_the_claim": f"{outside}  {text}"})
-        return self.model_copy(update={"privacy": privacy})
-
     def to_json(self) -> str:
         return self.model_dump_json(indent=2) + "\n"
 
@@ -148,7 +151,7 @@ def _sizes(parameters: RunParameters) -> Sizes:
         trees=sizes.n_trees,
         groups=sizes.n_groups,
         sums=sizes.n_sums,
-        red_leaves=sizes.n_leaves,
+        red_leaves=None if parameters.mode == "counts" else sizes.n_leaves,
         plain_modulus=parameters.plain_modulus,
         largest_sum=parameters.largest_sum,
         blocks={plan.table_id: plan.layout.n_blocks for plan in parameters.tables},
@@ -156,38 +159,52 @@ def _sizes(parameters: RunParameters) -> Sizes:
 
 
 def _privacy(parameters: RunParameters) -> Privacy:
+    scoring = "votes" if parameters.mode == "sealed" else "decisions"
     return Privacy(
         epsilon=parameters.epsilon,
         sensitivity=parameters.sensitivity,
         unit=UNIT,
         noise=parameters.noise,
         honest_banks=parameters.honest_banks,
+        effective_epsilon=_effective_epsilon(parameters),
+        guessing_bound=guessing_bound(parameters.exact_epsilon),
         claim=_claim(parameters),
-        outside_the_claim=SCORING_IS_OUTSIDE,
+        outside_the_claim=SCORING_IS_OUTSIDE[scoring],
     )
+
+
+def _effective_epsilon(parameters: RunParameters) -> float | None:
+    epsilon = parameters.exact_epsilon
+    if isinstance(epsilon, str):
+        return None
+    honest = parameters.honest_banks if parameters.noise == "distributed" else 1
+    return effective_epsilon(epsilon, parameters.sensitivity, honest)
 
 
 def _claim(parameters: RunParameters) -> str:
     epsilon, delta = parameters.epsilon, parameters.sensitivity
     if epsilon == "none":
         return (
-            "None: there is no noise, the labels are those of exact counts, and they can reveal"
-            " any single account record.  For tests and demonstrations only."
+            "None: there is no noise, and exact counts can reveal any single account record."
+            "  For tests and demonstrations only."
         )
     noise = {
         "per-bank": "Every bank adds all of the noise, so it holds whatever the others do.",
-        "distributed": "The banks add the noise together; it holds as long as at least"
-        f" {parameters.honest_banks} of the {len(parameters.banks)} banks add their noise and"
-        " keep it to themselves.",
+        "distributed": f"ε holds if at least {parameters.honest_banks} of the"
+        f" {len(parameters.banks)} banks add their noise and do not work with the payment network;"
+        f" if only one does, ε is {_effective_epsilon(parameters):.1f} for its records.",
     }[parameters.noise]
+    what = "the noisy counts" if parameters.mode == "counts" else "the labels of the forest"
     return (
-        f"What training reveals is {epsilon}-differentially private, for the whole forest"
-        f" together.  Unit: {UNIT}.  One such record moves all sums together by at most"
-        f" Δ = {delta}, and every sum carries discrete Laplace noise with"
-        f" α = exp(−{epsilon}/{delta}).  {noise}  The claim is computational (it needs the"
-        " encryption), plus a statistical distance of"
-        f" 2^{parameters.log2_distance:.1f} for all sanitised ciphertexts.  Runs add up; the"
-        " ledger of a bank counts those of the folder it is in."
+        f"What training reveals, {what}, is {epsilon}-differentially private, all of it together,"
+        f" whatever the payment network knew before.  Unit: {UNIT}.  One such record moves all"
+        f" sums together by at most Δ = {delta}, and every sum carries discrete Laplace noise with"
+        f" α = exp(−{epsilon}/{delta}).  {noise}  Who was undecided about a record before guesses"
+        f" right with a probability of at most {guessing_bound(parameters.exact_epsilon):.2f}."
+        "  The claim is computational (it needs the encryption), plus a statistical distance of"
+        f" 2^{parameters.log2_distance:.1f} for all sanitised ciphertexts, and a probability of"
+        f" 2^{parameters.log2_false_match:.1f} that two accounts are taken for one.  Runs add up;"
+        " the ledger of a bank counts those of the folder it is in."
     )
 
 

@@ -15,17 +15,23 @@ from collections.abc import Mapping
 import polars as pl
 
 from pv4fad.closing import Closing
-from pv4fad.detection.recipe import Combiner
 from pv4fad.errors import DataError
 from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.party import PAYMENT_NETWORK
 from pv4fad.parties.store import MemoryStore
-from pv4fad.runs.combining import DetectionAtHand, votes_and_stacking
 from pv4fad.runs.members import assemble, party_names
+from pv4fad.runs.new_payments import new_payments
 from pv4fad.runs.new_run import NewRun, begin_run, prepare_run
-from pv4fad.runs.predictions import prediction_table
 from pv4fad.runs.prepare import bank_directory, bank_records
-from pv4fad.runs.scoring_rows import Batching, scoring_rows
+from pv4fad.runs.scoring import (
+    How,
+    Judged,
+    checked_share,
+    judge_of,
+    judged,
+    stored_trees,
+    voted,
+)
 from pv4fad.runs.settings import TrainingSettings
 from pv4fad.runs.trained_run import TrainedRun
 
@@ -60,8 +66,6 @@ class Model(Closing):
         """What each party keeps, by name."""
         self._pool = WorkerPool(workers)
         self._private = new.private
-        self._forest = new.training.forest
-        self._green_labels = new.training.green_labels
         self._history = history
         self._directory = bank_directory(accounts)
         self._federation = assemble(
@@ -73,38 +77,26 @@ class Model(Closing):
         )
         begin_run(self._federation, new)
 
-    def score(
-        self,
-        transactions: pl.DataFrame,
-        *,
-        details: bool = False,
-        combiner: Combiner | None = None,
-        batching: Batching | None = None,
-    ) -> pl.DataFrame:
-        """MessageId and Score of each transaction, in order; see `predictions` for details.
+    def score(self, transactions: pl.DataFrame, how: How | None = None) -> pl.DataFrame:
+        """A prediction for each transaction, in order; see `predictions` for the columns.
 
-        Features continue from the transactions that the model was trained on.  `combiner`: by
-        default that of the settings.  With `stacked`, training transactions are scored too.
+        Features continue from the transactions that the model was trained on.
         """
-        settings, forest = self._private.settings, self._forest
-        chosen = settings.chosen_combiner if combiner is None else combiner
-        store = self.stores[PAYMENT_NETWORK]
-        own = DetectionAtHand(store, self.parameters.run_id, self.parameters)
-        own.require(chosen, settings)
-        rows = scoring_rows(transactions, self._history, forest, own.local)
-        labelled = own.labelled_rows(chosen, self._history, forest, self._private.seed, rows)
-        run = self._run()
-        sides = votes_and_stacking(run, own, rows, labelled, batching or Batching())
+        return self.judge(transactions, how).table
+
+    def judge(self, transactions: pl.DataFrame, how: How | None = None) -> Judged:
+        """The same, with what the payment network learnt on the way."""
+        how = How() if how is None else how
+        share = checked_share(how.alert_share, self._private.settings)
+        store, run = self.stores[PAYMENT_NETWORK], self._run()
+        payments = new_payments(transactions, self._history)
+        judge = judge_of(store, self.parameters, payments, self._directory, share)
+        if judge is None:
+            found = voted(run, payments, stored_trees(store, self.parameters.run_id), how.batching)
+        else:
+            found = judged(run, payments, judge, f"{share} {payments.fingerprint}")
         run.finish_scoring()
-        return prediction_table(
-            rows,
-            sides,
-            forest,
-            self._green_labels,
-            scores=own.scores(chosen, rows, sides),
-            mode=self.parameters.mode,
-            details=details,
-        )
+        return found
 
     def refresh(self, accounts: Mapping[str, pl.DataFrame]) -> None:
         """The banks' records have changed: match all accounts anew, with new keys."""

@@ -1,7 +1,7 @@
 """Seconds and bytes of a run: by phase, and by kind and direction of message.
 
     prepare   at the payment network and the banks, before anything is sent
-    propose, match, count, compare, labels   as in `federation`
+    propose, match, count; of the paper's model compare, labels   as in `federation`
 
 A message belongs to the phase of its kind.  Handling time belongs to the phase of the work that the
 message sets off: the last shares of the join let the payment network begin to count.  Messages
@@ -22,7 +22,7 @@ from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Message
 
 PREPARE = "prepare"
-PHASES = (PREPARE, "propose", "match", "count", "compare", "labels")
+PHASES = (PREPARE, "propose", "match", "count")
 
 _PHASE_OF_KIND = {
     "run-proposal": "propose",
@@ -32,6 +32,7 @@ _PHASE_OF_KIND = {
     "blinded-indicators": "match",
     "masked-products": "count",
     "noisy-sums": "count",
+    "noisy-counts": "count",
     "blinded-sums": "compare",
     "encrypted-digits": "compare",
     "shared-labels": "labels",
@@ -119,7 +120,7 @@ class Meter:
         self._parameters = parameters
         self._report = report
         self._totals = messages_of_phases(parameters)
-        self._costs = {phase: PhaseCost(phase=phase) for phase in PHASES}
+        self._costs = {phase: PhaseCost(phase=phase) for phase in self._totals}
         self._costs |= {cost.phase: cost for cost in phases}
         self._traffic = TrafficCount(traffic)
         self._working_on: str | None = "propose"
@@ -180,17 +181,19 @@ class Meter:
 
 def messages_of_phases(parameters: RunParameters) -> dict[str, int]:
     """How many messages each phase has."""
-    n_banks, n_leaf_blocks = len(parameters.banks), parameters.n_leaf_blocks
+    n_banks = len(parameters.banks)
     n_match = sum(len(parameters.match_steps(bank)) for bank in parameters.banks)
     n_count = sum(len(parameters.count_steps(bank)) for bank in parameters.banks)
-    return {
+    messages = {
         PREPARE: 0,
         "propose": 2 + 4 * n_banks,  # proposals, keys or receipt; rosters, receipts
         "match": 2 * n_match,
         "count": 2 * n_count + n_banks,
-        "compare": 1 + n_leaf_blocks,
-        "labels": n_leaf_blocks + (n_banks if parameters.mode == "sealed" else 1),
     }
+    if parameters.mode == "counts":
+        return messages | {"count": messages["count"] + 1}
+    n_blocks, n_masks = parameters.n_leaf_blocks, n_banks if parameters.mode == "sealed" else 1
+    return messages | {"compare": 1 + n_blocks, "labels": n_blocks + n_masks}
 
 
 def role(party: str) -> str:

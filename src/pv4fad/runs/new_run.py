@@ -16,22 +16,24 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from pv4fad.detection.recipe import Detection
 from pv4fad.errors import DataError
 from pv4fad.federation import LedFederation, run_parameters
-from pv4fad.forest.forest_file import NONCE_BYTES, commitment
+from pv4fad.forest.forest_file import NONCE_BYTES
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.network_stages import TrainingInput
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.store import Store
+from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.randomness import secret_bytes
-from pv4fad.runs.combining import store_detection
+from pv4fad.runs.commitment import commitment
+from pv4fad.runs.own_model import OwnModel
+from pv4fad.runs.payments import fingerprint
 from pv4fad.runs.prepare import (
+    PreparedEvidence,
     bank_directory,
     bank_records,
-    fingerprint,
     prepare_payment_network,
 )
 from pv4fad.runs.settings import TrainingSettings
@@ -47,7 +49,7 @@ class TrainingRecord(ValidatedModel):
     settings: TrainingSettings
     seed: int
     nonce: str
-    """Hex; opens the commitment to the structure."""
+    """Hex; opens the commitment to what was counted."""
     transactions: str
     """Fingerprint of its data."""
 
@@ -60,13 +62,13 @@ class NewRun:
     training: TrainingInput = field(repr=False)
     records: Mapping[str, BankRecords] = field(repr=False)
     private: TrainingRecord = field(repr=False)
-    detection: Detection | None = field(repr=False)
-    """The payment network's own; None: only votes are wanted."""
+    own: OwnModel | None = field(repr=False)
+    """The payment network's own; None: the paper's model needs none."""
 
     @property
     def commitment(self) -> bytes:
-        """To the structure; public."""
-        return commitment(self.training.forest, bytes.fromhex(self.private.nonce))
+        """To what is counted, and the trees if there are any; public."""
+        return commitment(self.training, bytes.fromhex(self.private.nonce))
 
 
 def prepare_run(
@@ -76,7 +78,7 @@ def prepare_run(
     directory = bank_directory(accounts)
     sizes = {bank: frame.height for bank, frame in accounts.items()}
     new = prepare_network_run(transactions, directory, sizes, settings)
-    schema = new.training.forest.schema
+    schema = new.parameters.atoms
     records = {bank: bank_records(frame, schema) for bank, frame in accounts.items()}
     return replace(new, records=records)
 
@@ -104,8 +106,10 @@ def prepare_network_run(
         bound=settings.bound,
         epsilon=settings.exact_epsilon,
         noise=settings.noise_mode,
-        honest_banks=settings.honest_banks,
+        honest_banks=settings.honest_banks or default_honest_banks(len(bank_accounts)),
         mode=settings.mode,
+        counted=settings.sets if settings.model == "evidence" else None,
+        absent=settings.absent if settings.model == "evidence" else None,
     )
     private = TrainingRecord(
         settings=settings,
@@ -113,7 +117,8 @@ def prepare_network_run(
         nonce=secret_bytes(NONCE_BYTES).hex(),
         transactions=fingerprint(transactions),
     )
-    return NewRun(parameters, training, {}, private, prepared.detection)
+    own = prepared.own if isinstance(prepared, PreparedEvidence) else None
+    return NewRun(parameters, training, {}, private, own)
 
 
 def begin_run(federation: LedFederation, new: NewRun, observer: Observer | None = None) -> None:
@@ -122,11 +127,12 @@ def begin_run(federation: LedFederation, new: NewRun, observer: Observer | None 
     with federation.payment_network.store.transaction() as tx:
         records = RunRecords(tx, run_id)
         records.put_json(_TRAINING, new.private.model_dump(mode="json"))
-        store_detection(records, new.detection)
+        if new.own is not None:
+            new.own.store(records)
     federation.train(new.parameters, new.training, observer)
 
 
 def read_training_record(store: Store, run_id: str) -> TrainingRecord:
-    """How the trees of a run came about, from the payment network's store."""
+    """How a run came about, from the payment network's store."""
     with store.transaction() as tx:
         return TrainingRecord(**RunRecords(tx, run_id).get_json(_TRAINING))

@@ -6,7 +6,6 @@ the payment network needs of a bank is public in the federation: which BICs it k
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,43 +15,51 @@ from numpy.typing import NDArray
 
 from pv4fad.data.features import FeatureTable, compute_features
 from pv4fad.data.loading import ACCOUNT_KEY
-from pv4fad.data.routing import BENEFICIARY_BANK, ORDERING_BANK, route
+from pv4fad.data.routing import route
 from pv4fad.data.schema import LABEL
 from pv4fad.detection.local_model import LocalModel
-from pv4fad.detection.recipe import LOCAL_SCORE, Detection
-from pv4fad.detection.stacked import LocalScale, sample_rows
+from pv4fad.detection.local_scale import honest_sample
+from pv4fad.detection.reasons import usual_values
 from pv4fad.errors import DataError
+from pv4fad.evidence.cells import N_CELLS, CountedAccounts, TrainingPayments
+from pv4fad.evidence.classes import counted_sets
+from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.forest.atoms import AtomSchema
 from pv4fad.forest.build import build_forest
-from pv4fad.forest.counts import green_labels, group_counts
-from pv4fad.forest.pairs import AccountIndex, KeptPairs, choose_pairs
+from pv4fad.forest.counts import GroupCounts, green_labels, group_counts
+from pv4fad.forest.pairs import KeptPairs, choose_pairs
 from pv4fad.forest.records import SlotPredicate, record_atoms
 from pv4fad.forest.tree import Side
 from pv4fad.hashing.identity import qualified_key_expr
-from pv4fad.hashing.keyed import tree_of
 from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.network_stages import TrainingInput
-from pv4fad.protocol.tables import assign_tables
+from pv4fad.parties.network_stages import TrainingInput, Trees
+from pv4fad.protocol.tables import TableAccounts, assign_tables
 from pv4fad.runs.bank_files import applied_slots
+from pv4fad.runs.own_model import OwnModel
+from pv4fad.runs.payments import account_index, fingerprint, first_payments, inside_federation
 from pv4fad.runs.settings import TrainingSettings
-
-_FINGERPRINT_ROWS = 100_000  # at a time
-_FOLDS = 3
-_LEAST_ANOMALIES = 100  # to find the scale of the local score with
 
 
 @dataclass(frozen=True)
-class PreparedNetwork:
-    """The payment network's side of a run: what it brings, and how that came about."""
+class PreparedEvidence:
+    """The payment network's side of a run of the default model."""
 
     training: TrainingInput = field(repr=False)
+    keys: pl.DataFrame = field(repr=False)  # Bank, Account: row k is account key k
+    counted: CountedAccounts = field(repr=False)
+    own: OwnModel = field(repr=False)
+
+
+@dataclass(frozen=True)
+class PreparedTrees:
+    """The payment network's side of a run of the paper's model."""
+
+    training: TrainingInput = field(repr=False)
+    keys: pl.DataFrame = field(repr=False)
+    trees: Trees = field(repr=False)
     codes: NDArray[np.int32] = field(repr=False)  # (transactions, trees): where each one lands
     labels: NDArray[np.int8] = field(repr=False)
-    keys: pl.DataFrame = field(repr=False)  # Bank, Account: row k is account key k
     pairs: KeptPairs = field(repr=False)
-    detection: Detection | None = field(repr=False)  # None: only votes are wanted
-    sample_scores: NDArray[np.float32] | None = field(repr=False)
-    """Out-of-fold local scores of the rows of `sample_rows`, if they were needed."""
 
 
 # The payment network.
@@ -64,8 +71,8 @@ def prepare_payment_network(
     settings: TrainingSettings,
     seed: int,
     features: FeatureTable | None = None,
-) -> PreparedNetwork:
-    """Local model, trees, counts and tables from labelled transactions (TRANSACTION_SCHEMA).
+) -> PreparedEvidence | PreparedTrees:
+    """What it brings to a run, from labelled transactions (TRANSACTION_SCHEMA).
 
     `directory`: BIC → bank of the federation.  `seed` governs structure and sampling, nothing else.
     `features` of the transactions, if they are known already.
@@ -74,114 +81,86 @@ def prepare_payment_network(
         raise DataError(f"the transactions have no column {LABEL}: training needs labels")
     if transactions.is_empty():
         raise DataError("there are no transactions to train with")
+    features = compute_features(transactions) if features is None else features
+    if settings.model == "paper":
+        return prepare_trees(transactions, directory, settings, seed, features)
+    return prepare_evidence(transactions, directory, settings, seed, features)
+
+
+def prepare_evidence(
+    transactions: pl.DataFrame,
+    directory: Mapping[str, str],
+    settings: TrainingSettings,
+    seed: int,
+    features: FeatureTable,
+) -> PreparedEvidence:
+    """The local model, and which account counts in which cell."""
+    labels = transactions[LABEL].to_numpy().astype(np.int8)
+    keys, accounts = account_index(route(transactions), 1)
+    local = fit_local_model(features, labels, seed)
+    sample = honest_sample(features, labels, accounts.key_of[:, Side.BENEFICIARY], seed)
+    payments = TrainingPayments(
+        accounts,
+        labels,
+        first_payments(transactions).to_numpy(),
+        transactions["Timestamp"].cast(pl.Int64).to_numpy(),
+        inside_federation(keys, directory),
+    )
+    knowledge, counted = Knowledge.of(payments, sample, seed)
+    usual = usual_values(features.values)
+    sets = counted_sets(settings.sets, settings.absent)
+    training = TrainingInput(
+        cell_counts(counted), (sets,) * N_CELLS, _tables(keys, directory, n_trees=1)
+    )
+    return PreparedEvidence(training, keys, counted, OwnModel(local, usual, knowledge))
+
+
+def prepare_trees(
+    transactions: pl.DataFrame,
+    directory: Mapping[str, str],
+    settings: TrainingSettings,
+    seed: int,
+    features: FeatureTable,
+) -> PreparedTrees:
+    """The forest of the paper's model, and what its leaves count."""
     labels = transactions[LABEL].to_numpy().astype(np.int8)
     keys, accounts = account_index(route(transactions), settings.trees)
-    features = compute_features(transactions) if features is None else features
-    groups = accounts.key_of[:, Side.BENEFICIARY]
-    local: LocalModel | None = None
-    sample_scores = None
-    if settings.cuts_local_score:
-        own, tested = LocalModel.fit(features.values, features.names, labels, groups, seed=seed)
-        local, scale = own, LocalScale()
-        features = with_local_score(features, tested)
-    elif settings.needs_local_model:
-        local = fit_local_model(features, labels, seed)
-        scale, sample_scores = local_scale(features, labels, groups, seed)
-    config, counting = settings.forest_config(), settings.count_config()
-    forest = build_forest(config, features.names, features.values, labels, seed)
+    config, counting = settings.forest_config(), settings.count_config(labels)
+    forest = build_forest(config, features.names, features.values, seed)
     codes = forest.route(features.values)
     # Of its own: the draws of the forest must not depend on how many accounts there are.
     rng = np.random.default_rng([seed, 1])
     pairs = choose_pairs(forest, codes, labels, accounts, config=counting, rng=rng)
+    own_labels = green_labels(forest, codes, labels, counting.class_weights, counting.label0_rates)
+    trees = Trees(forest, own_labels)
     training = TrainingInput(
-        forest,
         group_counts(forest, pairs, accounts.n_keys),
-        green_labels(forest, codes, labels, counting.class_weights),
-        assign_tables(
-            list(keys.iter_rows()),
-            directory,
-            config.n_trees,
-            broadcast=keys["Bank"].null_count() > 0,
-        ),
+        tuple(group.sets for group in forest.groups),
+        _tables(keys, directory, config.n_trees),
+        trees,
     )
-    rates = settings.ladder_rates()
-    detection = None
-    if local is not None:
-        detection = Detection.of(
-            local, scale, forest=forest, accounts=accounts, labels=labels, rates=rates
-        )
-    return PreparedNetwork(training, codes, labels, keys, pairs, detection, sample_scores)
+    return PreparedTrees(training, keys, trees, codes, labels, pairs)
 
 
-def fit_local_model(
-    features: FeatureTable,
-    labels: NDArray[np.int8],
-    seed: int,
-) -> LocalModel:
+def fit_local_model(features: FeatureTable, labels: NDArray[np.int8], seed: int) -> LocalModel:
     """The local model of all rows."""
     one_group = np.zeros(len(labels), np.int64)  # no out-of-fold scores are wanted
     return LocalModel.fit(features.values, features.names, labels, one_group, seed=seed)[0]
 
 
-def out_of_fold_scores(
-    features: FeatureTable,
-    labels: NDArray[np.int8],
-    groups: NDArray[np.int64],
-    chosen: NDArray[np.int64],
-    seed: int,
-) -> NDArray[np.float32]:
-    """Local scores of the chosen rows, all anomalies among them, each without its own group."""
-    own = labels[chosen]
-    _, scores = LocalModel.fit(
-        features.values[chosen], features.names, own, groups[chosen], seed=seed, folds=_FOLDS
-    )
-    # Among the chosen rows anomalies are less rare than among all.
-    thinned = max(1, int((own == 0).sum())) / max(1, int((labels == 0).sum()))
-    return scores + np.float32(np.log(thinned))
+def cell_counts(counted: CountedAccounts) -> GroupCounts:
+    """Each account that counts, once, in its cell."""
+    order = np.lexsort((counted.key, counted.cell))
+    start = np.searchsorted(counted.cell[order], np.arange(N_CELLS + 1))
+    ones = np.ones(len(order), np.int64)
+    return GroupCounts(start, counted.key[order], ones, counted.kept)
 
 
-def local_scale(
-    features: FeatureTable, labels: NDArray[np.int8], groups: NDArray[np.int64], seed: int
-) -> tuple[LocalScale, NDArray[np.float32] | None]:
-    """What the local score is worth, and the out-of-fold scores that tell; as it is, and None,
-    where there are too few anomalies to tell."""
-    if int(labels.sum()) < _LEAST_ANOMALIES:
-        return LocalScale(), None
-    chosen = sample_rows(labels, seed)
-    scores = out_of_fold_scores(features, labels, groups, chosen, seed)
-    return LocalScale.fit(scores, labels[chosen], labels), scores
-
-
-def with_local_score(features: FeatureTable, scores: NDArray[np.float32]) -> FeatureTable:
-    """The local score as one feature more."""
-    values = np.concatenate([features.values, scores[:, np.newaxis]], axis=1)
-    return FeatureTable((*features.names, LOCAL_SCORE), values)
-
-
-def account_index(routed: pl.DataFrame, n_trees: int) -> tuple[pl.DataFrame, AccountIndex]:
-    """The distinct accounts (Bank, Account) of routed transactions, and who stands where."""
-    sides = pl.concat(
-        routed.select(pl.col(bank).cast(pl.String).alias("Bank"), pl.col(account).alias("Account"))
-        for bank, account in (
-            (ORDERING_BANK, "OrderingAccount"),
-            (BENEFICIARY_BANK, "BeneficiaryAccount"),
-        )
-    )
-    keys = sides.unique().sort(ACCOUNT_KEY)
-    key_of = sides.join(
-        keys.with_row_index("key"),
-        on=ACCOUNT_KEY,
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
-    )["key"].to_numpy()
-    bare_ids = keys["Account"].unique().sort()
-    index = AccountIndex(
-        key_of.astype(np.int64).reshape(2, -1).T,
-        keys["Account"].rank("dense").to_numpy().astype(np.int64) - 1,
-        tree_of(bare_ids.cast(pl.Binary).to_list(), n_trees),
-    )
-    return keys, index
+def _tables(
+    keys: pl.DataFrame, directory: Mapping[str, str], n_trees: int
+) -> dict[str, TableAccounts]:
+    some_unknown = keys["Bank"].null_count() > 0
+    return assign_tables(list(keys.iter_rows()), directory, n_trees, broadcast=some_unknown)
 
 
 # A bank.
@@ -221,14 +200,3 @@ def bank_directory(accounts: Mapping[str, pl.DataFrame]) -> dict[str, str]:
             raise DataError(f"{bank} has no accounts: leave it out of the federation")
         directory |= dict.fromkeys(frame["Bank"].cast(pl.String).unique().sort(), bank)
     return directory
-
-
-# Both.
-
-
-def fingerprint(table: pl.DataFrame) -> str:
-    """SHA-256 of the rows of a table, however its file spells them."""
-    digest = hashlib.sha256(",".join(table.columns).encode())
-    for rows in table.iter_slices(_FINGERPRINT_ROWS):
-        digest.update(rows.write_csv(include_header=False).encode())
-    return digest.hexdigest()

@@ -2,8 +2,8 @@
 
     1. prepare   the payment network's features continue from the transactions it trained on
     2. match     accounts that it has not met before; always, also if there are none
-    3. score     batch by batch; after each message all is on disk
-    4. write     the predictions, in one piece, and beside them what they cost
+    3. ask       a fixed number of rounds (or votes); after each message all is on disk
+    4. write     the predictions, in one piece, and beside them what they cost and what was learnt
 
 Killed anywhere, the same call carries on and gives the same predictions.
 """
@@ -12,41 +12,51 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from pv4fad.data.challenge import read_partition
 from pv4fad.data.loading import load_transactions
-from pv4fad.detection.recipe import Combiner
-from pv4fad.detection.stacked import OUTSIDE_THE_CLAIM
-from pv4fad.errors import DataError
+from pv4fad.errors import DataError, ParameterError
 from pv4fad.federation import LedFederation
 from pv4fad.files import require_new_file
-from pv4fad.forest.structure import Forest
+from pv4fad.parties.network_stages import Trees
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.scoring_tables import stored_forest
 from pv4fad.parties.store import Store
-from pv4fad.runs.combining import DetectionAtHand, votes_and_stacking
+from pv4fad.protocol.parameters import RunParameters
 from pv4fad.runs.document import RunDocument
 from pv4fad.runs.folder import RunFolder
+from pv4fad.runs.judging import DecisionJudge, EvidenceJudge, Judge, Learned, vote_table
 from pv4fad.runs.meter import PREPARE, PhaseCost, Progress, Report
+from pv4fad.runs.new_payments import KEY_SCHEMA, NewPayments, new_payments
 from pv4fad.runs.new_run import read_training_record
+from pv4fad.runs.own_model import OwnModel, stored_evidence
+from pv4fad.runs.payments import fingerprint, inside_federation
 from pv4fad.runs.predictions import (
     in_order,
-    prediction_table,
     require_order_fits,
     required_order,
     write_predictions,
 )
-from pv4fad.runs.prepare import bank_directory, bank_records, fingerprint
+from pv4fad.runs.prepare import bank_directory, bank_records
 from pv4fad.runs.scoring_record import ScoringRecord, write_record
-from pv4fad.runs.scoring_rows import Batching, scoring_rows
+from pv4fad.runs.settings import TrainingSettings
 from pv4fad.runs.site import Site, load_banks, members
-from pv4fad.runs.trained_run import TrainedRun
+from pv4fad.runs.trained_run import Batching, TrainedRun
+
+
+@dataclass(frozen=True)
+class How:
+    """What a person decides about a scoring."""
+
+    alert_share: float | None = None
+    """Of payments expected to become alerts; by default, and at most, that of the run."""
+    batching: Batching = field(default_factory=Batching)
+    """Of votes."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +64,24 @@ class Scored:
     """What was done; the predictions are in the file."""
 
     document: RunDocument
+    record: ScoringRecord
     transactions: int
-    combiner: Combiner
     layers: int
     """Asked of every table in this call."""
-    phases: tuple[PhaseCost, ...]
+
+    @property
+    def phases(self) -> tuple[PhaseCost, ...]:
+        return self.record.phases
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The predictions of some payments, and what was learnt on the way."""
+
+    table: pl.DataFrame = field(repr=False)
+    learned: Learned | None
+    accounts_known: int = 0
+    accounts_positive: int = 0
 
 
 def score(
@@ -67,15 +90,10 @@ def score(
     out: Path,
     site: Site,
     *,
-    batching: Batching,
-    details: bool = False,
-    combiner: Combiner | None = None,
+    how: How,
     report: Report = lambda _: None,
 ) -> Scored:
-    """Score the second split; the first must be the one that the run was trained on.
-
-    `combiner`: by default the one that the run was trained for.
-    """
+    """Score the second split; the first must be the one that the run was trained on."""
     document = folder.require_finished()
     require_new_file(out)
     train, test = splits
@@ -84,17 +102,7 @@ def score(
     files = (read_partition(train).transactions, read_partition(test).transactions)
     with members(folder, records, site) as federation:
         directory = bank_directory(accounts)
-        return predict(
-            federation,
-            folder,
-            files,
-            directory,
-            out,
-            batching=batching,
-            details=details,
-            combiner=combiner,
-            report=report,
-        )
+        return predict(federation, folder, files, directory, out, how=how, report=report)
 
 
 def predict(
@@ -104,9 +112,7 @@ def predict(
     directory: Mapping[str, str],
     out: Path,
     *,
-    batching: Batching,
-    details: bool,
-    combiner: Combiner | None = None,
+    how: How,
     report: Report,
 ) -> Scored:
     """What the payment network does, while the others answer.
@@ -120,40 +126,99 @@ def predict(
     private = read_training_record(store, document.run_id)
     if fingerprint(history) != private.transactions:
         raise DataError(f"{files[0]} does not hold the transactions that the run was trained on")
-    forest, green_labels = _model(store, document.run_id)
-    chosen = private.settings.chosen_combiner if combiner is None else combiner
-    own = DetectionAtHand(store, document.run_id, parameters)
-    own.require(chosen, private.settings)
-    rows = scoring_rows(transactions, history, forest, own.local)
-    labelled = own.labelled_rows(chosen, history, forest, private.seed, rows)
+    share = checked_share(how.alert_share, private.settings)
+    payments = new_payments(transactions, history)
     del history, transactions
+    run = TrainedRun(federation, parameters, directory, report)
+    judge = judge_of(store, parameters, payments, directory, share)
     prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
     report(Progress(prepared, total=0, under_way=False))
-    if chosen == "stacked":
-        # Before anything is asked: what was interrupted was asked all the same.
-        document = document.with_outside_the_claim(OUTSIDE_THE_CLAIM)
-        folder.write(document)
-    run = TrainedRun(federation, parameters, directory, report)
-    sides = votes_and_stacking(run, own, rows, labelled, batching)
-    scores = own.scores(chosen, rows, sides)
-    table = prediction_table(
-        rows, sides, forest, green_labels, scores=scores, mode=parameters.mode, details=details
-    )
-    phases = (prepared, *run.meter.phases)
+    if judge is None:
+        trees = stored_trees(store, document.run_id)
+        found = voted(run, payments, trees, how.batching)
+    else:
+        found = judged(run, payments, judge, f"{share} {payments.fingerprint}")
     # Before the predictions: they never stand there without it.
-    write_record(
-        out,
-        ScoringRecord(
-            run_id=document.run_id,
-            combiner=chosen,
-            outside_the_claim=OUTSIDE_THE_CLAIM if chosen == "stacked" else "",
-            phases=phases,
-            traffic=run.meter.traffic,
-        ),
+    record = ScoringRecord(
+        run_id=document.run_id,
+        scoring="votes" if judge is None else "decisions",
+        alert_share=share,
+        learned=found.learned,
+        accounts_known=found.accounts_known,
+        accounts_positive=found.accounts_positive,
+        phases=(prepared, *run.meter.phases),
+        traffic=run.meter.traffic,
     )
-    write_predictions(out, in_order(table, order))
+    write_record(out, record)
+    write_predictions(out, in_order(found.table, order))
     run.finish_scoring()
-    return Scored(document, len(rows), chosen, run.layers, phases)
+    return Scored(document, record, len(payments), run.layers)
+
+
+def checked_share(wanted: float | None, settings: TrainingSettings) -> float | None:
+    """The alert share of a scoring; None: this model has none."""
+    if settings.model == "paper":
+        if wanted is not None:
+            raise ParameterError("alert_share: the paper's model has no threshold to move")
+        return None
+    most = settings.alert_share
+    if wanted is not None and not 0 < wanted <= most:
+        raise ParameterError(
+            f"alert_share {wanted}: the run was trained for {most}; give more than 0 and at most"
+            " that"
+        )
+    return most if wanted is None else wanted
+
+
+def judge_of(
+    store: Store,
+    parameters: RunParameters,
+    payments: NewPayments,
+    directory: Mapping[str, str],
+    alert_share: float | None,
+) -> Judge | None:
+    """From the payment network's store; None: the labels are sealed, and votes are asked for."""
+    run_id = parameters.run_id
+    if parameters.mode == "counts" and parameters.absent is not None and alert_share is not None:
+        own = OwnModel.stored(store, run_id)
+        model = stored_evidence(own, parameters, store)
+        return EvidenceJudge(own, model, parameters.absent, payments, directory, alert_share)
+    if parameters.mode == "released":
+        with store.transaction() as tx:
+            labels = RunRecords(tx, run_id).get_arrays("labels")["labels"]
+        keys = pl.DataFrame(payments.keys, schema=KEY_SCHEMA, orient="row")
+        return DecisionJudge(
+            stored_trees(store, run_id),
+            labels.reshape(parameters.sizes.n_groups, -1),
+            payments,
+            inside_federation(keys, directory)[payments.key_of],
+        )
+    return None
+
+
+def judged(run: TrainedRun, payments: NewPayments, judge: Judge, job: str) -> Judged:
+    """Ask what is to be asked.  `job` says what is scored and how: the same call carries on."""
+    n_sets = len(judge.sets)
+    run.begin(f"decisions {job}", payments.keys, n_sets=n_sets)
+    judge.begin(run.known_bits(payments.keys, n_sets))
+    run.ask(payments.keys, judge)
+    return Judged(judge.table(), judge.learned(), *run.n_known())
+
+
+def voted(run: TrainedRun, payments: NewPayments, trees: Trees, batching: Batching) -> Judged:
+    """Ask for vote totals; the same call carries on, with the batches it began with."""
+    run.begin(f"votes {payments.fingerprint}", payments.keys, batch_size=batching.transactions)
+    codes = trees.forest.route(payments.features.values)
+    sides = run.votes(codes, payments.keys, payments.key_of, batching.layers)
+    return Judged(vote_table(payments, trees, codes, sides), None)
+
+
+def stored_trees(store: Store, run_id: str) -> Trees:
+    """The paper's model, as the payment network keeps it."""
+    with store.transaction() as tx:
+        run = RunRecords(tx, run_id)
+        green: np.ndarray = run.get_arrays("green labels")["labels"]
+        return Trees(stored_forest(run), green)
 
 
 def _load(known: Path, new: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series | None]:
@@ -163,9 +228,3 @@ def _load(known: Path, new: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series
     if order is not None:
         require_order_fits(order, transactions["MessageId"], new)
     return load_transactions(known, labels_required=True).frame, transactions, order
-
-
-def _model(store: Store, run_id: str) -> tuple[Forest, NDArray[np.int8]]:
-    with store.transaction() as tx:
-        run = RunRecords(tx, run_id)
-        return stored_forest(run), run.get_arrays("green labels")["labels"]

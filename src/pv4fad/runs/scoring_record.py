@@ -15,10 +15,10 @@ from typing import Literal
 from pydantic import ValidationError
 
 from pv4fad import __version__
-from pv4fad.detection.recipe import Combiner
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.files import write_whole
 from pv4fad.forest.validated import ValidatedModel
+from pv4fad.runs.judging import Learned
 from pv4fad.runs.meter import PhaseCost, Traffic
 
 
@@ -26,12 +26,17 @@ class ScoringRecord(ValidatedModel):
     """Where predictions come from."""
 
     format: Literal["pv4fad scoring"] = "pv4fad scoring"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     program: str = __version__
     run_id: str
-    combiner: Combiner = "votes"
-    outside_the_claim: str = ""
-    """Queries for the combiner's own sake, if there were any."""
+    scoring: Literal["decisions", "votes"]
+    alert_share: float | None = None
+    learned: Learned | None = None
+    """What this scoring told the payment network; None: vote totals."""
+    accounts_known: int = 0
+    """Of which some bit is known since all accounts were matched last, over all scorings."""
+    accounts_positive: int = 0
+    """Of these, with a positive one: the record is not ordinary."""
     phases: tuple[PhaseCost, ...]
     traffic: tuple[Traffic, ...]
 

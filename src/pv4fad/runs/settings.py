@@ -3,8 +3,8 @@
 The same names on the command line and in a TOML file:
 
     epsilon = 1.0
-    structure = "template"
     honest-banks = 2
+    alert-share = 0.001
 """
 
 from __future__ import annotations
@@ -13,30 +13,23 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from pv4fad.data.schema import FLAG_CODES, NO_FLAG
-from pv4fad.detection.recipe import LOCAL_SCORE, Combiner
 from pv4fad.errors import ParameterError
+from pv4fad.evidence.classes import Absent, CountedSets
+from pv4fad.forest import paper
 from pv4fad.forest.config import ForestConfig
-from pv4fad.forest.pairs import CountConfig, ladder
-from pv4fad.forest.shapes import BOTH_SIDES_NORMAL, ConditionConfig, RandomShape, TemplateShape
+from pv4fad.forest.pairs import CountConfig
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon
 from pv4fad.protocol.parameters import Mode, NoiseMode
 
-SIDES: tuple[Literal["ordering", "beneficiary"], ...] = ("ordering", "beneficiary")
-MILD_FLAGS = ("03", "04", "05")  # recently opened, name mismatch, under monitoring
-WARNING_FLAGS = tuple(code for code in FLAG_CODES if code != NO_FLAG)
-_HEIGHTS = {"template": 1, "random": 4}
-_HIGHEST_TEMPLATE = 3  # a bank node and at most two cuts
-
-# Every other tree tells mild from severe flags, and the others flagged accounts from absent ones.
-_RECIPE = tuple(
-    ConditionConfig(side=side, sets=((NO_FLAG,), codes))
-    for codes in (MILD_FLAGS, WARNING_FLAGS)
-    for side in SIDES
-)
+_OF_MODEL = {
+    "evidence": ("sets", "absent", "alert_share"),
+    "paper": ("scoring", "bound", "trees", "height", "slots"),
+}
 
 
 class TrainingSettings(ValidatedModel):
@@ -44,26 +37,36 @@ class TrainingSettings(ValidatedModel):
 
     epsilon: str
     """The privacy loss of this run; `none` must be written out and means no noise at all."""
-    bound: int = Field(default=1, ge=1)
-    """Most weight that one account contributes to all sums together."""
-    structure: Literal["template", "random"] = "template"
-    trees: int = Field(default=24, ge=1, le=1024)
-    height: int | None = Field(default=None, ge=1)
-    """Tests on a path; by default 1 for template trees, the bank node alone, and 4 for random."""
+    model: Literal["evidence", "paper"] = "evidence"
+    """Evidence from noisy counts, or the random decision trees of the paper."""
     noise: Literal["distributed", "per-bank"] = "distributed"
-    honest_banks: int = Field(default=1, ge=1)
-    """Distributed noise: how many banks are assumed not to tell their noise to others.
+    honest_banks: int | None = Field(default=None, ge=1)
+    """Distributed noise: how many banks are assumed to add their noise and keep it to themselves.
 
-    1 assumes nothing, and costs as much noise as `per-bank`.
+    By default half of the banks, rounded up.  1 relies on nobody, and costs as much noise as
+    `per-bank`.
     """
+    seed: int | None = Field(default=None, ge=0)
+    """Of sampling and tree structure.  By default it is drawn, and secret."""
+
+    # The default model.
+    sets: CountedSets = "fine"
+    """What is counted in every cell: fine tells classes apart, coarse ordinary accounts only."""
+    absent: Absent = "class"
+    """Whether an account that no bank has is a class of its own, or as good as ordinary."""
+    alert_share: float = Field(default=0.002, gt=0, le=0.1)
+    """The share of payments expected to become alerts; scoring can lower it."""
+
+    # The paper's model.
+    scoring: Literal["decisions", "votes"] = "decisions"
+    """One bit about an account where it can change the decision, or a vote total per side."""
+    bound: int = Field(default=paper.BOUND, ge=1)
+    """Most weight that one account contributes to all sums together."""
+    trees: int = Field(default=paper.TREES, ge=1, le=1024)
+    height: int = Field(default=paper.HEIGHT, ge=1)
+    """Tests on a path."""
     slots: tuple[str, ...] = ()
     """Private slots that the trees may ask about; each bank says what they mean to it."""
-    mode: Mode = "sealed"
-    combiner: Combiner | None = None
-    """How votes and local model become a score; by default `calibrated`, or `votes` where trees
-    have tests of the payment network."""
-    seed: int | None = Field(default=None, ge=0)
-    """Of tree structure and sampling.  By default it is drawn, and secret like the structure."""
 
     @field_validator("epsilon", mode="before")
     @classmethod
@@ -77,20 +80,23 @@ class TrainingSettings(ValidatedModel):
     @classmethod
     def _above_zero(cls, value: str) -> str:
         if value == "0":
-            raise ParameterError("epsilon 0: no run has none; give more, such as 1")
+            raise ParameterError("epsilon must be greater than 0, for example 1")
         return value
 
     @model_validator(mode="after")
-    def _height_fits(self) -> TrainingSettings:
-        if self.structure == "template" and self.tree_height > _HIGHEST_TEMPLATE:
+    def _options_fit_the_model(self) -> TrainingSettings:
+        for model, names in _OF_MODEL.items():
+            wrong = [
+                name
+                for name in names
+                if model != self.model and getattr(self, name) != _default(type(self), name)
+            ]
+            if wrong:
+                raise ParameterError(f"{wrong[0]} is an option of model {model} only")
+        if self.slots and self.scoring == "decisions":
             raise ParameterError(
-                f"height {self.height}: template trees have a height of at most "
-                f"{_HIGHEST_TEMPLATE}; give less, or structure random"
-            )
-        if self.combiner == "calibrated" and not self.bank_nodes_only:
-            raise ParameterError(
-                "combiner calibrated: it needs the votes of trees that ask the bank and nothing"
-                " else: structure template with height 1; or give combiner stacked or votes"
+                "slots: one bit cannot say what several private slots have to say together;"
+                " give scoring votes"
             )
         return self
 
@@ -104,54 +110,23 @@ class TrainingSettings(ValidatedModel):
         return "none" if self.epsilon == "none" else self.noise
 
     @property
-    def tree_height(self) -> int:
-        return _HEIGHTS[self.structure] if self.height is None else self.height
-
-    @property
-    def chosen_combiner(self) -> Combiner:
-        if self.combiner is not None:
-            return self.combiner
-        return "calibrated" if self.bank_nodes_only else "votes"
-
-    @property
-    def cuts_local_score(self) -> bool:
-        """Whether trees test the local score, so that it is a feature."""
-        return self.structure == "template" and self.tree_height > 1
-
-    @property
-    def needs_local_model(self) -> bool:
-        return self.cuts_local_score or self.chosen_combiner != "votes"
-
-    @property
-    def bank_nodes_only(self) -> bool:
-        """Whether an account gets the same votes whatever its payment looks like."""
-        return self.structure == "template" and self.tree_height == 1
+    def mode(self) -> Mode:
+        """What training ends with."""
+        if self.model == "evidence":
+            return "counts"
+        return "released" if self.scoring == "decisions" else "sealed"
 
     def forest_config(self) -> ForestConfig:
         """The forest; what others see of it follows from here and not from any data."""
-        # All conditions have as many sets, and a private slot has one.
-        two_sets = self.structure == "template" and not self.slots
-        flags = _RECIPE if two_sets else BOTH_SIDES_NORMAL
-        conditions = flags + tuple(
-            ConditionConfig(side=side, family=slot, sets=(("yes",),))
-            for slot in self.slots
-            for side in SIDES
-        )
-        shape: RandomShape | TemplateShape
-        if self.structure == "random":
-            shape = RandomShape(height=self.tree_height, conditions=conditions)
-        else:
-            cuts = range(self.tree_height)
-            shape = TemplateShape.bank_on_top(conditions, LOCAL_SCORE, cuts)
-        return ForestConfig(n_trees=self.trees, shape=shape, slots=self.slots)
+        return paper.paper_forest(self.trees, self.height, self.slots)
 
-    def count_config(self) -> CountConfig:
-        """Anomalies are rare: without a ladder every leaf would be labelled 0."""
-        return CountConfig(bound=self.bound, label0_rates=self.ladder_rates())
+    def count_config(self, labels: NDArray[np.int8]) -> CountConfig:
+        """What the pairs of the forest count; `labels`: of the training payments."""
+        return paper.paper_counts(float(labels.mean()), self.trees, self.bound)
 
-    def ladder_rates(self) -> tuple[float, ...]:
-        """At which each tree keeps label-0 payments."""
-        return ladder(self.trees)
+
+def _default(cls: type[TrainingSettings], name: str) -> Any:
+    return cls.model_fields[name].default
 
 
 class TrainingOptions(TrainingSettings):
@@ -168,6 +143,15 @@ class TrainingOptions(TrainingSettings):
     @classmethod
     def _exact_limit(cls, value: Any) -> Any:
         return cls._exact(value)
+
+    @model_validator(mode="after")
+    def _given_options_fit_the_model(self) -> TrainingOptions:
+        """Also those that were given with the value that they have anyway."""
+        for model, names in _OF_MODEL.items():
+            wrong = [name for name in names if name in self.model_fields_set]
+            if model != self.model and wrong:
+                raise ParameterError(f"{wrong[0]} is an option of model {model} only")
+        return self
 
     @property
     def exact_bank_limit(self) -> Epsilon:

@@ -1,0 +1,118 @@
+"""Which account counts where: one pair (payment, side) per account, in one of 18 cells.
+
+    an account with a payment of label 1, a *hit*   one of these payments at random
+                                                    cell (side, first, stratum), label 1: 0-11
+    every other account                             one of its payments at random
+                                                    cell (side, stratum), label 0: 12-17
+
+*First*: the two accounts deal with each other for the first time.  An account is a bare id and
+counts once in all, so the contribution bound is 1.  The choice depends on the payment network's
+own data, labels included, and on nothing that a bank said.  Pairs at institutions outside of the
+federation are left out before anything is chosen.
+
+A count of accounts is worth as many rows as such accounts have: `rows_per_account`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.evidence.strata import N_STRATA, AccountHistory
+from pv4fad.forest.pairs import AccountIndex
+from pv4fad.forest.tree import Side
+
+N_HIT_CELLS = len(Side) * 2 * N_STRATA
+N_CELLS = N_HIT_CELLS + len(Side) * N_STRATA
+RECENT = 0.25
+"""The part of training, its last, in which payments of label 0 are counted: the share of first
+dealings falls with time."""
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CountedAccounts:
+    """Each account that counts, once."""
+
+    cell: Integers = field(repr=False)
+    key: Integers = field(repr=False)
+    """The number of its (bank, id)."""
+    account: Integers = field(repr=False)
+
+    @property
+    def kept(self) -> Integers:
+        """(cells,): how many accounts count in each."""
+        return np.bincount(self.cell, minlength=N_CELLS)
+
+
+@dataclass(frozen=True)
+class TrainingPayments:
+    """The payment network's labelled payments, as far as counting looks at them."""
+
+    index: AccountIndex = field(repr=False)
+    labels: NDArray[np.int8] = field(repr=False)
+    is_first: NDArray[np.bool_] = field(repr=False)
+    time: Integers = field(repr=False)
+    """Anything that grows with time."""
+    inside: NDArray[np.bool_] = field(repr=False)
+    """(keys,): whether an account is at an institution of the federation."""
+
+    @property
+    def account(self) -> Integers:
+        """(payments, 2): bare ids."""
+        return self.index.bare_of[self.index.key_of]
+
+    @property
+    def n_accounts(self) -> int:
+        return int(self.index.bare_of.max(initial=-1)) + 1
+
+    @property
+    def recent(self) -> NDArray[np.bool_]:
+        """(payments,): the last quarter."""
+        recent = np.zeros(len(self.labels), np.bool_)
+        recent[np.argsort(self.time, kind="stable")[int((1 - RECENT) * len(recent)) :]] = True
+        return recent
+
+
+def choose_accounts(payments: TrainingPayments, rng: np.random.Generator) -> CountedAccounts:
+    """One pair per account that has any at an institution of the federation."""
+    index, labels = payments.index, payments.labels
+    strata = _strata(payments)
+    row, side = np.nonzero(payments.inside[index.key_of])
+    label, key = labels[row], index.key_of[row, side]
+    hit_cell = (side * 2 + payments.is_first[row]) * N_STRATA + strata[row, side]
+    other_cell = N_HIT_CELLS + side * N_STRATA + strata[row, side]
+    # Label 1 comes first, and otherwise chance decides: of each account the first pair counts.
+    order = np.lexsort((rng.random(len(row)), -label))
+    account, first = np.unique(index.bare_of[key[order]], return_index=True)
+    chosen = order[first]
+    cell = np.where(label[chosen] == 1, hit_cell[chosen], other_cell[chosen])
+    return CountedAccounts(cell.astype(np.int64), key[chosen], account)
+
+
+def rows_per_account(payments: TrainingPayments, counted: CountedAccounts) -> Floats:
+    """(cells, side, first, stratum, label): rows per account of each cell, on average.
+
+    Rows of label 0 are those of the last quarter, times four.
+    """
+    labels, recent = payments.labels, payments.recent
+    strata = _strata(payments)
+    cell_of = np.full(payments.n_accounts, -1)
+    cell_of[counted.account] = counted.cell
+    row, side = np.nonzero(payments.inside[payments.index.key_of])
+    row, side = (one[(labels[row] == 1) | recent[row]] for one in (row, side))
+    label = labels[row]
+    cell = cell_of[payments.account[row, side]]
+    rows = np.zeros((N_CELLS, len(Side), 2, N_STRATA, 2))
+    where = (cell, side, payments.is_first[row].astype(np.int64), strata[row, side], label)
+    np.add.at(rows, where, np.where(label == 1, 1.0, 1 / RECENT))
+    return np.asarray(rows / np.maximum(counted.kept, 1)[:, None, None, None, None])
+
+
+def _strata(payments: TrainingPayments) -> Integers:
+    history = AccountHistory.of(payments.account, payments.labels, payments.n_accounts)
+    return history.training_strata(payments.account, payments.labels)

@@ -1,0 +1,136 @@
+"""From noisy counts to log-odds: how telling each kind of account is, in each stratum.
+
+For a kind of account (`classes.kinds`) and one (side, first, stratum), with μ accounts of the kind
+expected in a cell and W rows of each label per account (`cells.rows_per_account`),
+
+    n1 = μ_hit·W1                           payments of label 1, of hits in this cell
+    n0 = μ_clean·W0 + μ_hit·W0' + rest      payments of label 0, of accounts without a hit, of
+                                            these hits, and of accounts in other cells
+    θ  = log(n1/n0)                         the log-odds that are wanted
+
+A count is Poisson(μ) plus noise of known distribution (`noise`); μ_clean is flat in its logarithm,
+and `rest` is taken at its posterior mean.  Before the counts are seen, with probability 0.4
+the kind *says nothing*: θ is the overall log-odds of the stratum.  Otherwise the kind's share of
+the hits in the cell can be anything, uniform from 0 to 1.  The result is the posterior median of θ,
+and -∞ where that is not above the overall log-odds: noise alone is no evidence, and no kind of
+account is better than an ordinary one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from pv4fad.evidence.cells import N_HIT_CELLS
+from pv4fad.evidence.noise import CountNoise, log_likelihood
+from pv4fad.evidence.strata import N_STRATA
+from pv4fad.forest.tree import Side
+
+Floats = NDArray[np.float64]
+
+_SAYS_NOTHING = 0.4  # prior probability
+_SMALLEST_MEAN = 0.05
+_SOME = 0.02  # rows: nothing is known so well that there is none
+_LEAST_PER_HIT = 0.5  # rows of label 1; a hit has one at least, if not of this cell
+
+
+@dataclass(frozen=True)
+class KindEvidence:
+    """What the counts say, by (side, first, stratum, kind)."""
+
+    log_odds: Floats = field(repr=False)
+    """-∞: nothing."""
+    share: Floats = field(repr=False)
+    """The expected share of payments whose account on this side is of the kind."""
+
+    @classmethod
+    def of(
+        cls, counts: NDArray[np.int64], kept: NDArray[np.int64], rows: Floats, noise: CountNoise
+    ) -> Self:
+        """`counts`: (cells, kinds), noisy.  `rows`: (cells, side, first, stratum, label)."""
+        means = _means(counts, noise)
+        likelihood = log_likelihood(counts, means, noise)
+        log_width = np.log(np.gradient(np.log(means)))  # the prior is flat in the logarithm
+        weight = np.exp(likelihood + log_width[:, None, None] - likelihood.max(axis=0))
+        accounts = (weight * means[:, None, None]).sum(axis=0) / weight.sum(axis=0)
+        accounts = np.where(kept[:, np.newaxis] > 0, accounts, 0.0)
+        total = np.tensordot(kept, rows, 1)  # (side, first, stratum, label)
+        expected = np.einsum("ck,csfb->sfbk", accounts, rows.sum(axis=-1))
+        share = np.minimum(expected / np.maximum(total.sum(axis=-1), 1.0)[..., np.newaxis], 1.0)
+        log_odds = np.full(share.shape, -np.inf)
+        for side, first, stratum in product(range(len(Side)), range(2), range(N_STRATA)):
+            hit = (side * 2 + first) * N_STRATA + stratum
+            clean = N_HIT_CELLS + side * N_STRATA + stratum
+            anomalous, normal = np.moveaxis(rows[:, side, first, stratum], -1, 0)[::-1]
+            all_0, all_1 = total[side, first, stratum]
+            usual = float(np.log((all_1 + 0.5) / (all_0 + 1.0)))
+            for kind in range(counts.shape[1]):
+                rest = np.delete(accounts[:, kind] * normal, [hit, clean]).sum() + _SOME
+                posterior = _Posterior(
+                    means,
+                    likelihood[:, hit, kind],
+                    likelihood[:, clean, kind] + log_width,
+                    per_hit=(max(anomalous[hit], _LEAST_PER_HIT), normal[hit]),
+                    normal_rows=means * normal[clean] + rest,
+                )
+                median = posterior.median(usual, int(kept[hit]))
+                log_odds[side, first, stratum, kind] = median
+        return cls(log_odds, share)
+
+
+def _means(counts: NDArray[np.int64], noise: CountNoise) -> Floats:
+    """Possible expected counts: as dense as a Poisson count can tell, up to the largest."""
+    largest = max(0, int(counts.max(initial=0))) + 6 * noise.deviation
+    few = np.geomspace(_SMALLEST_MEAN, 4.0, 24)
+    many = np.arange(2.25, np.sqrt(largest) + 4.0, 0.25) ** 2  # half a deviation apart
+    return np.concatenate([few, many])
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """Of θ in one stratum, for one kind.  Arrays are by expected count, of hits or of others."""
+
+    means: Floats
+    of_hits: Floats  # log likelihoods
+    of_clean: Floats  # and the prior
+    per_hit: tuple[float, float]
+    """Rows of label 1 and of label 0 of a hit."""
+    normal_rows: Floats
+    """Of label 0, of all but these hits, by the mean of accounts without a hit."""
+
+    def median(self, usual: float, n_hits: int) -> float:
+        """-∞ if it is not above `usual`; `n_hits`: of all kinds."""
+        if not n_hits:
+            return -np.inf
+        width = np.where(self.means <= n_hits, np.gradient(self.means), 0.0) / n_hits
+        with np.errstate(divide="ignore"):
+            log_prior = np.log((1 - _SAYS_NOTHING) * width)
+        told = (log_prior + self.of_hits)[:, np.newaxis] + self.of_clean
+        silent = np.log(_SAYS_NOTHING) + self._log_marginal(usual)
+        highest = max(float(told.max()), silent)
+        weight = np.exp(told - highest)
+        hits = self.means[:, np.newaxis]
+        theta = np.log(hits * self.per_hit[0]) - np.log(self.normal_rows + hits * self.per_hit[1])
+        above = theta > usual
+        total = float(weight.sum()) + float(np.exp(silent - highest))
+        weight, theta = weight[above], theta[above]
+        missing = float(weight.sum()) - total / 2  # to the median, from above
+        if missing <= 0:
+            return -np.inf
+        order = np.argsort(theta)
+        return float(theta[order][np.searchsorted(np.cumsum(weight[order]), missing)])
+
+    def _log_marginal(self, theta: float) -> float:
+        """log P(counts | θ)."""
+        # n1/n0 = e^θ for this many hits; out of reach if their own rows of label 0 forbid it.
+        rows_per_hit = self.per_hit[0] - np.exp(theta) * self.per_hit[1]
+        if rows_per_hit <= 0:
+            return -np.inf
+        log_hits = theta + np.log(self.normal_rows) - np.log(rows_per_hit)
+        of_hits = np.interp(log_hits, np.log(self.means), self.of_hits, right=-np.inf)
+        return float(logsumexp(of_hits + self.of_clean))

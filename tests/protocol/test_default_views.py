@@ -1,0 +1,335 @@
+"""What each party sees of the default model is what it may know: public sizes and uniform values.
+
+Training and a round of questions.  Every check is also made with one mask or flood taken away, on
+every role of ciphertext, and must then fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from tests.forest.conftest import UNKNOWN
+from tests.protocol.class_world import ONE, ClassWorld, make_class_world
+from tests.protocol.recording import Event, Recording, record, spy_on_masks
+from tests.protocol.test_views import (
+    bank_key,
+    envelope,
+    indicator_ciphertexts,
+    no_flood,
+    no_mask,
+    no_residues,
+    noise_is_the_flood,
+    noisy_sums,
+    of_kind,
+    opened,
+    opened_indicators,
+    opened_products,
+    product_ciphertexts,
+    sent_with,
+    sums_per_bank,
+)
+from tests.protocol.uniformity import are_uniform_and_fresh
+from tests.protocol.world import KnownNoiseBank
+
+import pv4fad.he.sanitise
+import pv4fad.parties.bank
+import pv4fad.parties.bank_scoring
+import pv4fad.protocol.count
+import pv4fad.protocol.match
+import pv4fad.protocol.score
+from pv4fad.parties.party import RunRecords
+from pv4fad.parties.scoring_tables import AskedSet, Round
+from pv4fad.protocol.messages import BlindedIndicators, MaskedProducts, NoisyCounts, NoisySums
+from pv4fad.protocol.parameters import digest_of
+from pv4fad.protocol.scoring_messages import ScoreQuery, ScoreReply
+from pv4fad.protocol.wire import Message, decode
+
+ASKED = AskedSet((1, 2), True)
+BATCH = 1
+
+
+def world_with_noise(seed: int) -> tuple[ClassWorld, np.ndarray]:
+    """Two banks, a table for each and a broadcast table, with noise that the test knows."""
+    world = make_class_world(
+        seed, mode="mixed", epsilon=ONE, honest_banks=2, bank_class=KnownNoiseBank
+    )
+    rng = np.random.default_rng(seed)
+    noise = rng.integers(-20, 21, (2, world.parameters.sizes.n_sums))
+    for bank, share in zip(world.federation.banks, noise, strict=True):
+        bank.chosen_noise = share
+    return world, noise.sum(axis=0)
+
+
+def questions_of(world: ClassWorld) -> np.ndarray:
+    """Every second account: both tables have slots that ask and slots that do not."""
+    return np.arange(0, len(world.keys), 2)
+
+
+@dataclass(frozen=True)
+class Begun(Event):
+    """The payment network begins a round: no message, but queries in answer."""
+
+    questions: Round = field(repr=False)
+    run_id: str
+
+    def replayed(self) -> list[Message]:
+        return [decode(one) for one in self.party().score(self.run_id, self.questions)[1]]
+
+
+@dataclass
+class RecordedRound(Recording):
+    """A training, and a round of questions."""
+
+    begun: Begun = field(init=False)
+
+
+@cache
+def recorded(seed: int) -> RecordedRound:
+    """Training, then a round of questions."""
+    recording = RecordedRound(*world_with_noise(seed))
+    record(recording)
+    world = recording.world
+    world.train()
+    network, run_id, asked = (
+        world.federation.payment_network,
+        world.parameters.run_id,
+        questions_of(world),
+    )
+    questions, before = world.round(asked, ASKED), dict(network.store._records)
+    batch, queries = network.score(run_id, questions)
+    assert batch == BATCH
+    after = dict(network.store._records)
+    recording.begun = Begun(b"", Message, network, before, after, queries, questions, run_id)
+    world.federation.deliver(queries)
+    assert np.array_equal(network.bits(run_id, batch), world.true_bits(asked, ASKED))
+    return recording
+
+
+def queries_sent(run: RecordedRound) -> list[Event]:
+    """Where the payment network sends a query: when it begins, and after an answer."""
+    return [run.begun, *sent_with(run, ScoreQuery)]
+
+
+@pytest.fixture(scope="module")
+def run() -> Recording:
+    return recorded(1)
+
+
+def test_the_run_that_is_looked_at_gives_the_right_counts(run):
+    shape = run.world.true_counts().shape
+    expected = run.world.true_counts() + run.injected.reshape(shape)
+    assert np.array_equal(run.world.counts(), expected)
+
+
+def test_kinds_order_and_sizes_of_messages_do_not_depend_on_anybodys_data(run):
+    """Another seed: other accounts, classes, cells, noise and questions."""
+    other, _ = world_with_noise(2)
+    assert other.records != run.world.records
+    seen: list[tuple] = []
+
+    def note(message: Message, size: int) -> None:
+        seen.append(envelope(message, size))
+
+    other.train(note)
+    other.ask(np.arange(3), AskedSet((2,), False), note)
+    assert any(kind == "score-reply" for kind, *_ in seen)
+    assert seen == [envelope(event.message, len(event.data)) for event in run.events]
+
+
+# What a party opens, as rows of residues.
+
+
+def query_ciphertexts(run, answers):
+    message = of_kind(answers, ScoreQuery)
+    return message.ciphertexts, bank_key(run, message.address.receiver)
+
+
+def opened_queries(run, answers):
+    """Z of every slot, at a bank."""
+    return opened(*query_ciphertexts(run, answers))
+
+
+def answered(run, answers):
+    """R of every slot, as it leaves the bank."""
+    return of_kind(answers, ScoreReply).residues[np.newaxis]
+
+
+def bits_of_one_bank(run, answers):
+    """What payment network and aggregator together could compute of one bank's answers about the
+    broadcast table: its own part of the bits, and nothing but masks if all is well."""
+    reply = of_kind(answers, ScoreReply)
+    here, parameters = reply.address, run.world.parameters
+    (asked,) = (
+        event
+        for event in queries_sent(run)
+        for query in event.answers()
+        if isinstance(query, ScoreQuery)
+        and (query.address.receiver, query.address.table_id) == (here.sender, here.table_id)
+    )
+
+    def offsets(records: dict[str, bytes]) -> np.ndarray | int:
+        party = asked.party()
+        party.store._records = dict(records)
+        with party.store.transaction() as tx:
+            found = RunRecords(tx, parameters.run_id, BATCH).find_arrays(
+                f"totals/{here.table_id}/{here.index}"
+            )
+            return 0 if found is None else found["totals"].astype(np.int64).ravel()
+
+    added = offsets(asked.after) - offsets(asked.before)
+    return ((added + reply.residues.astype(np.int64)) % parameters.plain_modulus)[np.newaxis]
+
+
+def about_broadcast(run):
+    """Where a bank answers about the broadcast table."""
+    return [e for e in run.of(ScoreQuery) if e.message.address.table_id == "broadcast"]
+
+
+VIEWS = {
+    opened_indicators: lambda run: sent_with(run, BlindedIndicators),
+    opened_products: lambda run: sent_with(run, MaskedProducts),
+    noisy_sums: lambda run: sent_with(run, NoisySums),
+    sums_per_bank: lambda run: sent_with(run, NoisySums),
+    opened_queries: queries_sent,
+    answered: lambda run: sent_with(run, ScoreReply),
+    bits_of_one_bank: about_broadcast,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)
+def test_what_a_party_can_open_is_uniform(run, view):
+    events = VIEWS[view](run)
+    assert events
+    for event in events:
+        rows = view(run, event.answers())
+        assert are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+
+
+def test_all_banks_together_give_the_noisy_counts_and_no_more(run):
+    """Σ_j (V_j + p_j) is what training is for: the check above is about the right values."""
+    t = np.uint64(run.world.parameters.plain_modulus)
+    per_bank = [sums_per_bank(run, event.answers()) for event in sent_with(run, NoisySums)]
+    total = (sum(per_bank) % t).ravel()
+    assert np.array_equal(run.world.parameters.signed(total), run.world.counts().ravel())
+
+
+def test_all_banks_together_give_the_bits_and_no_more(run):
+    t = run.world.parameters.plain_modulus
+    parts = [bits_of_one_bank(run, event.answers()) for event in about_broadcast(run)]
+    assert len(parts) == 2
+    total = sum(parts) % t
+    asked = questions_of(run.world)
+    unknown = [one for one in asked if run.world.keys[one][0] == UNKNOWN]
+    assert total.max() == 1
+    assert total.sum() == run.world.true_bits(np.array(unknown), ASKED).sum()
+
+
+# The noise of what a key holder gets back: every role of ciphertext.
+
+RETURNED = {
+    indicator_ciphertexts: (lambda run: sent_with(run, BlindedIndicators), "match"),
+    product_ciphertexts: (lambda run: sent_with(run, MaskedProducts), "linear"),
+    query_ciphertexts: (queries_sent, "linear"),
+}
+
+
+@pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
+def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
+    """Of every ciphertext: all atoms, all sums, all blocks."""
+    events, circuit = RETURNED[returned]
+    for event in events(run):
+        ciphertexts, secret = returned(run, event.answers())
+        for pair in pairwise(ciphertexts):
+            assert noise_is_the_flood(run, pair, secret, circuit)
+
+
+@pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
+def test_without_the_flood_the_check_above_fails(run, monkeypatch, returned):
+    """For any of the ciphertexts: each pair of neighbours is noticed by itself."""
+    events, circuit = RETURNED[returned]
+    event = events(run)[-1]
+    monkeypatch.setattr(pv4fad.he.sanitise, "flood_residues", no_flood)
+    ciphertexts, secret = returned(run, event.replayed())
+    for pair in pairwise(ciphertexts):
+        assert not noise_is_the_flood(run, pair, secret, circuit)
+
+
+# Without a mask.
+
+
+def no_fresh(ring, rows):
+    return np.zeros((rows, ring.degree), np.uint64)
+
+
+MASKS = {
+    "s of the match": (pv4fad.protocol.match, "secret_residues", no_residues, opened_indicators),
+    "ρ of the count": (pv4fad.protocol.count, "secret_residues", no_residues, opened_products),
+    "pairwise masks of the sums": (pv4fad.parties.bank, "pairwise_mask", no_mask, sums_per_bank),
+    "ρ of the questions": (pv4fad.protocol.score, "_fresh", no_fresh, opened_queries),
+    "pairwise masks of the answers": (
+        pv4fad.parties.bank_scoring,
+        "pairwise_mask",
+        no_mask,
+        bits_of_one_bank,
+    ),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_without_this_mask_the_check_above_fails(run, monkeypatch, mask):
+    module, name, nothing, view = MASKS[mask]
+    event = VIEWS[view](run)[-1]
+    monkeypatch.setattr(module, name, nothing)
+    rows = view(run, event.replayed())
+    assert not are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+
+
+@pytest.mark.parametrize(
+    "view", [opened_indicators, opened_products, opened_queries], ids=lambda view: view.__name__
+)
+def test_an_answer_that_is_made_anew_has_new_masks(run, view):
+    """From the same state; what was stored before is sent again as it is, and never made anew."""
+    event = VIEWS[view](run)[-1]
+    first, second = (view(run, answers)[:1] for answers in (event.answers(), event.replayed()))
+    rows = np.concatenate([first, second])
+    assert are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+
+
+def test_no_mask_of_answers_is_used_twice_and_all_are_bound_to_the_parameters(monkeypatch):
+    """Two answers under one mask would tell their difference."""
+    world, _ = world_with_noise(3)
+    world.train()
+    made = spy_on_masks(monkeypatch, pv4fad.parties.bank_scoring)
+    for _ in range(2):
+        world.ask(questions_of(world), ASKED)
+    by_bank = {
+        bank.name: [context for owner, context in made if owner == bank.name]
+        for bank in world.federation.banks
+    }
+    contexts, *others = by_bank.values()
+    assert len(set(contexts)) == len(contexts) == 2
+    assert all(one == contexts for one in others)
+    assert all(digest_of(world.parameters) in context for context in contexts)
+
+
+def test_the_aggregator_sends_nothing_on_before_all_banks_are_in(run):
+    for kind in (NoisySums, ScoreReply):
+        *early, last = run.of(kind, "aggregator")
+        assert len(early) == 1
+        assert all(event.replies == [] for event in early)
+        assert [one.address.receiver for one in last.answers()] == ["payment-network"]
+
+
+def test_the_aggregator_keeps_the_sum_in_no_record_but_its_message(run):
+    """Which it may have to send again: nothing tells it that the message has arrived."""
+    assert run.of(NoisyCounts)
+    aggregator = run.world.federation.aggregator
+    kept = {name.split("/")[2] for name in aggregator.store.keys("run/")}
+    assert "parameters" in kept
+    assert "sums" not in kept
+    journal = [decode(one).kind for one in aggregator.unanswered()]
+    assert journal.count("noisy-counts") == 1

@@ -1,0 +1,153 @@
+"""Matches and rounds after training: what is new, what is forgotten, what is limited."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.protocol.class_world import ClassWorld, class_records, trained_class_world
+from tests.protocol.recording import Recording, record
+from tests.protocol.scoring_worlds import again
+from tests.protocol.test_views import envelope
+from tests.protocol.world import match_accounts, secret_key_of
+
+from pv4fad.errors import BudgetError, DataError, OrderError
+from pv4fad.parties.scoring_tables import AskedSet
+
+ASKED = AskedSet((1, 2), True)
+N_NEW = 10
+
+
+@pytest.fixture
+def world() -> ClassWorld:
+    """Two banks, a table for each and a broadcast table; training knows 30 of 40 accounts."""
+    return again(trained_class_world(13, mode="mixed", n_new=N_NEW))
+
+
+@pytest.fixture
+def one_bank() -> ClassWorld:
+    return again(trained_class_world(13, n_banks=1, n_new=N_NEW))
+
+
+def everybody(world: ClassWorld) -> np.ndarray:
+    return np.arange(len(world.keys))
+
+
+def of_training(world: ClassWorld) -> np.ndarray:
+    return np.sort(np.concatenate([one.keys for one in world.data.tables.values()]))
+
+
+def test_accounts_met_after_training_can_be_asked_about_once_they_are_matched(world):
+    network, run_id = world.federation.payment_network, world.parameters.run_id
+    unknown = network.unknown_accounts(run_id, world.account_keys)
+    assert np.array_equal(unknown, np.setdiff1d(everybody(world), of_training(world)))
+    assert len(unknown) == N_NEW
+    with pytest.raises(OrderError, match="match them first"):
+        network.score(run_id, world.round(everybody(world), ASKED))
+    match_accounts(world, [world.account_keys[one] for one in unknown], replace=False)
+    assert network.unknown_accounts(run_id, world.account_keys) == []
+    bits = world.ask(everybody(world), ASKED)
+    assert np.array_equal(bits, world.true_bits(everybody(world), ASKED))
+    assert 0 < bits[unknown].sum() < len(unknown)
+
+
+def test_nobody_can_tell_whether_there_were_new_accounts(one_bank):
+    seen = []
+    for new in ([], one_bank.account_keys):
+        recording = Recording(again(one_bank), np.zeros(0))
+        record(recording)
+        match_accounts(recording.world, new, replace=False)
+        seen.append([envelope(e.message, len(e.data)) for e in recording.events])
+    assert len(seen[0]) > 4
+    assert seen[0] == seen[1]
+
+
+def test_after_a_bank_changed_its_records_a_new_match_tells(world):
+    """And everybody has new keys, and has forgotten the old ones."""
+    run_id = world.parameters.run_id
+    before = world.true_bits(everybody(world), ASKED)
+    world = replace(world, records={key: (atom + 1) % 3 for key, atom in world.records.items()})
+    for bank, party in enumerate(world.federation.banks):
+        changed = class_records(world.records, bank)
+        party.replace_records(replace(changed, fingerprint="version 2"))
+    with pytest.raises(DataError, match="bank01: the account file is not the one"):
+        match_accounts(world, world.account_keys, replace=False)
+    world.federation.payment_network.close(run_id, 1)
+    old_keys = [secret_key_of(bank, run_id) for bank in world.federation.banks]
+    match_accounts(world, world.account_keys, replace=True)
+    expected = world.true_bits(everybody(world), ASKED)
+    assert not np.array_equal(expected, before)
+    assert np.array_equal(world.ask(everybody(world), ASKED), expected)
+    new_keys = [secret_key_of(bank, run_id) for bank in world.federation.banks]
+    assert not set(old_keys) & set(new_keys)
+    for bank, key in zip(world.federation.banks, old_keys, strict=True):
+        assert key not in bank.store._records.values()
+
+
+def records(party) -> set[str]:
+    """The names of a party's records, without its journal."""
+    return set(party.store.keys("run/"))
+
+
+def test_old_joins_and_keys_are_forgotten(one_bank):
+    federation, run_id = one_bank.federation, one_bank.parameters.run_id
+    network, (bank,) = federation.payment_network, federation.banks
+    keys = one_bank.account_keys
+    at_first = records(network), records(bank)
+    secrets = {name.rsplit("/", 1)[-1] for name in records(network) | records(bank)}
+    assert {"secret key", "own secret key"} <= secrets
+    match_accounts(one_bank, keys[::2], replace=False)
+    assert records(network) > at_first[0]
+    match_accounts(one_bank, keys, replace=False)
+    # The second delta took the place of the first.
+    for party in (network, bank):
+        assert not party.store.keys(f"run/{run_id}/epoch/1/")
+        assert party.store.keys(f"run/{run_id}/epoch/2/")
+    match_accounts(one_bank, keys, replace=True)
+    for party in (network, bank):
+        assert not party.store.keys(f"run/{run_id}/epoch/2/")
+        left = {name.removeprefix(f"run/{run_id}/").split("/")[0] for name in records(party)}
+        assert not left & {
+            "secret key", "own secret key", "public key", "own public key", "relinearisation key",
+            "table", "ids", "opened", "shares",
+        }  # fmt: skip
+    bits = one_bank.ask(everybody(one_bank), ASKED)
+    assert np.array_equal(bits, one_bank.true_bits(everybody(one_bank), ASKED))
+
+
+def test_rounds_leave_nothing_behind(world):
+    federation, asked = world.federation, of_training(world)
+    parties = (federation.payment_network, *federation.banks, federation.aggregator)
+    world.ask(asked, ASKED)
+    after_one = [party.store.keys() for party in parties]
+    world.ask(asked, ASKED)
+    after_two = [party.store.keys() for party in parties]
+    assert [len(names) for names in after_two] == [len(names) for names in after_one]
+    assert sum(map(len, federation.payment_network.unanswered())) < 10**6  # of training
+
+
+def test_one_match_or_round_at_a_time(one_bank):
+    network, run_id = one_bank.federation.payment_network, one_bank.parameters.run_id
+    questions = one_bank.round(of_training(one_bank), ASKED)
+    batch, queries = network.score(run_id, questions)
+    with pytest.raises(OrderError, match=f"match or batch {batch} is not over"):
+        network.score(run_id, questions)
+    network.close(run_id, batch)
+    assert len(one_bank.federation.ask(run_id, questions)) == len(questions.keys)
+    with pytest.raises(OrderError, match=f"batch {batch} is over"):
+        one_bank.federation.deliver(queries)
+
+
+def test_a_bank_limits_the_rounds_it_answers_per_day(one_bank):
+    """One count for a table and for the tables that extend or replace it; a round is a layer."""
+    limited, asked = again(one_bank, layers_per_day=1), of_training(one_bank)
+    limited.ask(asked, ASKED)
+    match_accounts(limited, limited.account_keys, replace=True)
+    with pytest.raises(BudgetError, match="bank01 answers at most 1 layers"):
+        limited.ask(asked, ASKED)
+    # Its limit raised, or on another day, the bank answers what was asked.
+    generous = again(limited, copies=False)
+    generous.federation.resume()
+    network, run_id = generous.federation.payment_network, generous.parameters.run_id
+    assert np.array_equal(network.bits(run_id, 3), generous.true_bits(asked, ASKED))

@@ -57,4 +57,4 @@ def test_what_is_outside_the_claim_is_said_with_the_measures(run, data, document
     for words in ((), ("--json",)):
         text = pv4fad("evaluate", run, data, *words)[1]
         assert "is outside the" in text
-        assert "one bit for each set" in " ".join(text.split())
+        assert "one bit for each kind" in " ".join(text.split())

@@ -23,11 +23,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pv4fad.forest.atoms import CLASS_NAMES
+
 Absent = Literal["class", "ordinary"]
 CountedSets = Literal["fine", "coarse"]
 
 ORDINARY, MILD, SEVERE, ABSENT = range(4)
-CLASSES = ("ordinary", "mild", "severe")
+CLASSES = CLASS_NAMES
 """Of records.  Absent comes after them, as a fourth, where it is a class."""
 
 

@@ -37,6 +37,7 @@ class AtomFamily:
 
 
 FLAGS = AtomFamily("flags", FLAG_CODES)
+CLASS_NAMES = ("ordinary", "mild", "severe")
 CLASSES = "class"
 """The family of the classes that the default model tells apart; flags decide (`records`)."""
 
@@ -88,8 +89,8 @@ class AtomSchema:
 
 def class_schema(absent: str) -> AtomSchema:
     """The classes that banks provide: all, or all but ordinary where absent means ordinary."""
-    names = ("ordinary", "mild", "severe")
-    return AtomSchema((AtomFamily(CLASSES, names if absent == "class" else names[1:]),))
+    names = CLASS_NAMES if absent == "class" else CLASS_NAMES[1:]
+    return AtomSchema((AtomFamily(CLASSES, names),))
 
 
 def schema_with_slots(slots: Sequence[str] = ()) -> AtomSchema:

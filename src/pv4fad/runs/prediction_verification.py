@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pv4fad.data.challenge import read_partition
 from pv4fad.data.loading import load_transactions
 from pv4fad.errors import DataError
+from pv4fad.evidence.questions import UNKNOWN
 from pv4fad.evidence.trusted import trusted_bits
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.parties.network_stages import Trees
@@ -33,7 +34,7 @@ from pv4fad.runs.new_payments import KEY_SCHEMA, new_payments
 from pv4fad.runs.predictions import in_order
 from pv4fad.runs.prepare import bank_directory
 from pv4fad.runs.scoring import judge_of
-from pv4fad.runs.scoring_job import UNKNOWN, JobNotes
+from pv4fad.runs.scoring_job import JobNotes
 from pv4fad.runs.scoring_record import ScoringRecord, require_run
 
 

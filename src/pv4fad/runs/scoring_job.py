@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from pv4fad.evidence.questions import UNKNOWN
 from pv4fad.forest.validated import ValidatedModel
 from pv4fad.parties.network_epochs import close_epoch
 from pv4fad.parties.network_scoring import bits_so_far
@@ -32,8 +33,6 @@ _ASKED = "scoring asked/"
 _ANSWERS = "scoring answers/"
 _RENEWAL = "renewal"
 _KNOWN = "known bits"
-
-UNKNOWN = -1
 
 
 class ScoringJob(ValidatedModel):

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("tests/detection", "tests/evaluation", "tests/evidence", "tests/bench")
+TESTS = ("tests/detection", "tests/evaluation", "tests/evidence", "tests/benchmarks")
 CANDIDATES = ("Haswell", "Nehalem")  # with AVX2 and without
 VARIABLE = "OPENBLAS_CORETYPE"
 # Multiplies and solves first: a kernel that this processor cannot run ends the process.

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pv4fad.cli.reference import configuration_reference
-from pv4fad.runs.settings import TrainingOptions
+from pv4fad.lead.settings import TrainingOptions
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.report.test_report import FIGURES
 
 from pv4fad.cli.demo import MARK, steps
-from pv4fad.runs.scoring_record import read_record
+from pv4fad.run.scoring_record import read_record
 
 ROOT = Path(__file__).parents[1]
 TRANSACTIONS = 6000  # few, but one of the test period is anomalous

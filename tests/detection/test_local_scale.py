@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from pv4fad.data.features import FeatureTable
 from pv4fad.detection import local_scale
 from pv4fad.detection.local_model import LocalModel
 from pv4fad.detection.local_scale import LocalScale, honest_sample, sample_rows, sample_weights
+from pv4fad.payments.features import FeatureTable
 
 
 def test_the_sample_has_all_anomalies_and_weights_for_the_others(monkeypatch):

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pv4fad.data.challenge import write_partition, write_scenarios
-from pv4fad.data.generate import Difficulty, GeneratedTables, Settings, generate_tables
 from pv4fad.evaluation.scored import default_predictions
-from pv4fad.runs.document import RunDocument
-from pv4fad.runs.folder import RunFolder
-from pv4fad.runs.judging import prediction_table
-from pv4fad.runs.meter import PhaseCost, Traffic
-from pv4fad.runs.new_run import prepare_network_run
-from pv4fad.runs.prepare import bank_directory
-from pv4fad.runs.settings import TrainingSettings
+from pv4fad.lead.judging import prediction_table
+from pv4fad.lead.new_run import prepare_network_run
+from pv4fad.lead.prepare import bank_directory
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.payments.challenge import write_partition, write_scenarios
+from pv4fad.payments.generate import Difficulty, GeneratedTables, Settings, generate_tables
+from pv4fad.run.document import RunDocument
+from pv4fad.run.folder import RunFolder
+from pv4fad.run.meter import PhaseCost, Traffic
 
 BANKS = ("bank01", "bank02")
 

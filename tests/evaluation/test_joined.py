@@ -4,10 +4,10 @@ import numpy as np
 import polars as pl
 from tests.evaluation.scored_run import write_data
 
-from pv4fad.data.generate import Difficulty, Settings, generate_tables
 from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.measures import average_precision
 from pv4fad.evidence.strata import N_STRATA
+from pv4fad.payments.generate import Difficulty, Settings, generate_tables
 
 
 def test_without_the_flags_everything_joined_finds_less(tmp_path):

@@ -4,8 +4,8 @@ import pytest
 
 from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
-from pv4fad.runs.meter import PhaseCost, Traffic
-from pv4fad.runs.scoring_record import (
+from pv4fad.run.meter import PhaseCost, Traffic
+from pv4fad.run.scoring_record import (
     ScoringRecord,
     read_record,
     record_path,

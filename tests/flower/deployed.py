@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 from tests.flower.in_threads import transactions_of, write_data
 
-from pv4fad.data.loading import load_transactions
 from pv4fad.flower.new_party import NewParty, create_party
 from pv4fad.flower.party_folder import PartyFolder
 from pv4fad.flower.processes import free_ports
 from pv4fad.flower.status import Status, read_status
+from pv4fad.lead.bank_files import load_bank
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.parties.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import Ledger, read_ledger
-from pv4fad.runs.bank_files import load_bank
-from pv4fad.runs.folder import RunFolder
-from pv4fad.runs.prediction_verification import ScoredData
-from pv4fad.runs.verification import Verification, compare
+from pv4fad.run.folder import RunFolder
+from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.verify.predictions import ScoredData
+from pv4fad.verify.training import Verification, compare
 
 PASSPHRASE = "correct horse battery"
 TRAINING = "seed = 33\nalert-share = 0.05\n"  # as in `in_threads`
@@ -46,7 +46,7 @@ class Deployment:
         self.superlink = f"127.0.0.1:{link}"
         with pytest.MonkeyPatch.context() as patch:
             # The cost is kept in the store: processes that only open it are fast, too.
-            patch.setattr("pv4fad.parties.disk_store.ScryptCost", insecure_fast_scrypt_for_tests)
+            patch.setattr("pv4fad.store.disk.ScryptCost", insecure_fast_scrypt_for_tests)
             for name, port in zip(self.parties, [9094, *ports], strict=True):
                 create_party(root / name, self._new(name, port), lambda: Passphrase(PASSPHRASE))
         settings = root / PAYMENT_NETWORK / "party.toml"

@@ -15,8 +15,6 @@ from threading import Thread
 import polars as pl
 from tests.flower.times import NOON
 
-from pv4fad.data.challenge import transactions_file, write_partition
-from pv4fad.data.generate import Difficulty, GeneratedTables, Settings, generate_tables
 from pv4fad.flower.card import PartyCard
 from pv4fad.flower.envelope import Correspondence, Fragment
 from pv4fad.flower.exchange import Reply, Request, from_frames, to_frames
@@ -26,17 +24,19 @@ from pv4fad.flower.party_folder import create_identity, read_identity
 from pv4fad.flower.relay import Failure, Relay
 from pv4fad.flower.station import Station
 from pv4fad.flower.status import Journal, Status, read_status
-from pv4fad.he.pool import WorkerPool
+from pv4fad.lead.bank_files import load_bank
+from pv4fad.lead.score import How
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.lead.trained_run import Batching
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.parties.store import MemoryStore, Store
+from pv4fad.payments.challenge import transactions_file, write_partition
+from pv4fad.payments.generate import Difficulty, GeneratedTables, Settings, generate_tables
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.tables import padded
-from pv4fad.runs.bank_files import load_bank
-from pv4fad.runs.scoring import How
-from pv4fad.runs.scoring_record import ScoringRecord
-from pv4fad.runs.settings import TrainingSettings
-from pv4fad.runs.trained_run import Batching
+from pv4fad.run.scoring_record import ScoringRecord
+from pv4fad.store.store import MemoryStore, Store
+from pv4fad.workers import WorkerPool
 
 # In every round something is asked, and some alerts are due to a bank's answer.
 SETTINGS = TrainingSettings(epsilon="none", seed=33, alert_share=0.05)

@@ -15,7 +15,7 @@ from pv4fad.flower.card import federation_id, read_card, require_complete
 from pv4fad.flower.certificates import new_node_key
 from pv4fad.flower.envelope import Assembly, Correspondence
 from pv4fad.flower.party_folder import read_identity
-from pv4fad.parties.store import MemoryStore
+from pv4fad.store.store import MemoryStore
 
 
 def correspondents(*names):

@@ -8,12 +8,12 @@ import pytest
 from pv4fad.errors import OrderError, ParameterError
 from pv4fad.flower.members import AggregatorMember
 from pv4fad.flower.network_member import NetworkMember
-from pv4fad.he.pool import WorkerPool
+from pv4fad.lead.score import How
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.parties.store import MemoryStore
 from pv4fad.protocol.scoring_messages import ScoreReply
 from pv4fad.protocol.wire import Address, encode
-from pv4fad.runs.scoring import How
+from pv4fad.store.store import MemoryStore
+from pv4fad.workers import WorkerPool
 
 
 @pytest.fixture

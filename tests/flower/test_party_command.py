@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.flower.in_threads import transactions_of, write_data
-from tests.runs.small_federation import PASSPHRASE
+from tests.lead.small_federation import PASSPHRASE
 
 from pv4fad.errors import DataError
 from pv4fad.flower.card import PartyCard, read_card
@@ -20,14 +20,14 @@ from pv4fad.flower.party_folder import PartyFolder, PartySettings
 from pv4fad.flower.processes import flower_environment
 from pv4fad.flower.status import Journal
 from pv4fad.parties.identity import Identity
-from pv4fad.parties.sealing import insecure_fast_scrypt_for_tests
+from pv4fad.store.sealing import insecure_fast_scrypt_for_tests
 
 
 @pytest.fixture
 def pv4fad(monkeypatch, command_line):
     """The command line: exit code, and all that it says."""
     monkeypatch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
-    monkeypatch.setattr("pv4fad.parties.disk_store.ScryptCost", insecure_fast_scrypt_for_tests)
+    monkeypatch.setattr("pv4fad.store.disk.ScryptCost", insecure_fast_scrypt_for_tests)
 
     def run(*arguments):
         code, out, err = command_line(*arguments)

@@ -11,26 +11,26 @@ from pathlib import Path
 import polars as pl
 import pytest
 from tests.flower.in_threads import PAPER, ThreadFederation, transactions_of, write_data
-from tests.runs.small_federation import small_tables
+from tests.lead.small_federation import small_tables
 from tests.test_docs import kinds_in_code
 
 from pv4fad.cli.learned import VOTES_TELL, learned_lines
-from pv4fad.data.loading import load_transactions
 from pv4fad.errors import OrderError, ProtocolError, StoreError
 from pv4fad.flower.envelope import Correspondence, Fragment
 from pv4fad.flower.network_member import NetworkMember, abandon
 from pv4fad.flower.party_folder import read_identity
+from pv4fad.lead.bank_files import load_bank
+from pv4fad.lead.scoring_job import UNKNOWN, JobNotes
+from pv4fad.lead.settings import TrainingSettings
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.messages import Receipt
 from pv4fad.protocol.wire import MAGIC, Address, decode, encode
-from pv4fad.runs.bank_files import load_bank
-from pv4fad.runs.folder import RunFolder
-from pv4fad.runs.prediction_verification import ScoredData
-from pv4fad.runs.scoring_job import UNKNOWN, JobNotes
-from pv4fad.runs.settings import TrainingSettings
-from pv4fad.runs.verification import compare
+from pv4fad.run.folder import RunFolder
+from pv4fad.verify.predictions import ScoredData
+from pv4fad.verify.training import compare
 
 BANKS = ["bank01", "bank02"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pv4fad.data.features import FEATURE_MEANINGS
 from pv4fad.forest.build import build_forest
 from pv4fad.forest.decisions import account_classes
 from pv4fad.forest.paper import MESSAGE_FEATURES, paper_counts, paper_forest
+from pv4fad.payments.features import FEATURE_MEANINGS
 
 
 def test_it_has_no_more_leaves_than_the_papers_and_tests_features_that_exist():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pv4fad.parties.disk_store import DiskStore
-from pv4fad.parties.sealing import Passphrase, insecure_fast_scrypt_for_tests
-from pv4fad.parties.store import MemoryStore
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.store.store import MemoryStore
 
 PASSPHRASE = Passphrase("correct horse battery")
 

@@ -14,10 +14,8 @@ from tests.protocol.test_default_views import recorded
 import pv4fad.parties.bank
 from pv4fad.errors import BudgetError, DataError, OrderError, ParameterError, ProtocolError
 from pv4fad.hashing.table_size import TableLayout
-from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.bank_scoring import BankScoring
 from pv4fad.parties.party import Party, RunRecords
-from pv4fad.parties.store import MemoryStore
 from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit, spend
 from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.messages import (
@@ -30,6 +28,8 @@ from pv4fad.protocol.messages import (
 from pv4fad.protocol.parameters import RunParameters, TablePlan
 from pv4fad.protocol.scoring_messages import ScoreQuery
 from pv4fad.protocol.wire import Address, decode
+from pv4fad.store.store import MemoryStore
+from pv4fad.workers import WorkerPool
 
 NOW = datetime.now(UTC)
 

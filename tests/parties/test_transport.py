@@ -3,9 +3,9 @@
 import pytest
 
 from pv4fad.errors import OrderError, ProtocolError, WireError
+from pv4fad.parties.in_process import InProcessTransport
 from pv4fad.protocol.messages import Receipt
 from pv4fad.protocol.wire import Address, encode
-from pv4fad.transport.in_process import InProcessTransport
 
 
 def receipt(sender: str, receiver: str, index: int = 0) -> bytes:

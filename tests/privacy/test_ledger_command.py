@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from pv4fad.parties.disk_store import DiskStore
-from pv4fad.parties.sealing import Passphrase, create_key_file, insecure_fast_scrypt_for_tests
 from pv4fad.privacy.ledger import Expense, set_limit, spend
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.sealing import Passphrase, create_key_file, insecure_fast_scrypt_for_tests
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PASSPHRASE = "correct horse battery"

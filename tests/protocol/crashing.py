@@ -16,11 +16,11 @@ import numpy as np
 from tests.protocol.class_world import ClassWorld, make_class_world
 from tests.protocol.world import KnownNoiseBank, World, make_world
 
-from pv4fad.parties.disk_store import DiskStore
 from pv4fad.parties.identity import Identity
-from pv4fad.parties.sealing import Passphrase, insecure_fast_scrypt_for_tests
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Message, digest, encode, message_id
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
 
 PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
 PASSPHRASE = Passphrase("correct horse battery")

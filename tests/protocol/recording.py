@@ -18,9 +18,9 @@ import pytest
 from tests.protocol.world import KnownNoiseBank, World, make_world
 
 from pv4fad.parties.party import Party, RunRecords
-from pv4fad.parties.store import MemoryStore
 from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.wire import Address, Message, decode, encode
+from pv4fad.store.store import MemoryStore
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from tests.forest.conftest import Case
 from tests.protocol.class_world import ClassWorld
 from tests.protocol.world import World, make_world
 
-from pv4fad.federation import Federation
 from pv4fad.forest.trusted import TrustedThirdParty
+from pv4fad.lead.federation import Federation
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.parties.store import MemoryStore
+from pv4fad.store.store import MemoryStore
 
 AnyWorld = TypeVar("AnyWorld", World, ClassWorld)
 

@@ -6,10 +6,10 @@ from tests.protocol.class_world import MODES, ONE, make_class_world
 from tests.protocol.world import KnownNoiseBank
 
 from pv4fad.errors import ParameterError, ProtocolError
-from pv4fad.he.pool import WorkerPool
 from pv4fad.protocol.messages import NoisyCounts
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import decode, encode
+from pv4fad.workers import WorkerPool
 
 CASES = [
     (1, "routed", "fine", "class"),

@@ -15,9 +15,9 @@ from tests.protocol.world import (
     secret_key_of,
 )
 
-from pv4fad.data.schema import FLAG_CODES
 from pv4fad.errors import OrderError
 from pv4fad.parties.scoring_tables import AskedSet, Round
+from pv4fad.payments.schema import FLAG_CODES
 
 # Mixed: a table for each bank, and one that all banks get.
 MIXED = {"seed": 6, "n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}

@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 import numpy as np
 from tests.forest.conftest import OUTSIDER, UNKNOWN, Case, make_case
 
-from pv4fad.federation import Federation, match_parameters, run_parameters
 from pv4fad.forest.counts import green_labels, group_counts
 from pv4fad.forest.pairs import AccountIndex, CountConfig, KeptPairs, choose_pairs
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.hashing.table_size import TableLayout
-from pv4fad.he.pool import WorkerPool
+from pv4fad.lead.federation import Federation, match_parameters, run_parameters
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
@@ -24,11 +23,12 @@ from pv4fad.parties.network_stages import TrainingInput, Trees
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.parties.scoring_tables import ScoringInput
-from pv4fad.parties.store import MemoryStore
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.tables import assign_tables
+from pv4fad.store.store import MemoryStore
+from pv4fad.workers import WorkerPool
 
 BICS = ("AAAADEFF", "BBBBFRPP", "CCCCGB2L", "DDDDUS33", "EEEEJPJT")
 OUTSIDER_BIC = "ZZZZCHZZ"

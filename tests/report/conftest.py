@@ -9,15 +9,14 @@ from tests.evaluation.conftest import data, document, pv4fad, tables  # noqa: F4
 from tests.evaluation.scored_run import predictions, write_data, write_run
 
 from pv4fad.evaluation.scored import default_predictions
-from pv4fad.parties.disk_store import DiskStore
-from pv4fad.parties.sealing import Passphrase
 from pv4fad.privacy.ledger import Expense, set_limit, spend
 from pv4fad.report.content import gather
 from pv4fad.report.page import page
-from pv4fad.runs.folder import RunFolder
-from pv4fad.runs.judging import Learned
-from pv4fad.runs.meter import PhaseCost, Traffic
-from pv4fad.runs.scoring_record import ScoringRecord, write_record
+from pv4fad.run.folder import RunFolder
+from pv4fad.run.meter import PhaseCost, Traffic
+from pv4fad.run.scoring_record import Learned, ScoringRecord, write_record
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.sealing import Passphrase
 
 PASSPHRASE = "correct horse battery"
 HOSTILE = '"><script>document.title="owned"</script><img src=https://example.org/x onerror=a()>'

@@ -18,15 +18,15 @@ from tests.report.conftest import HOSTILE, LONG, PASSPHRASE
 from tests.report.test_markup import Seen
 from tests.test_docs import kinds_in_code
 
-from pv4fad.data.features import FeatureTable
 from pv4fad.evaluation.scored import default_predictions
+from pv4fad.payments.features import FeatureTable
 from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.report.leakage import LEARNS, parties
 from pv4fad.report.page import page
 from pv4fad.report.privacy import VOTES_TELL, WEAK, epsilon_table
 from pv4fad.report.unusual import unusual
-from pv4fad.runs.document import SCORING_IS_OUTSIDE
-from pv4fad.runs.scoring_record import ScoringRecord, write_record
+from pv4fad.run.document import SCORING_IS_OUTSIDE
+from pv4fad.run.scoring_record import ScoringRecord, write_record
 
 FIGURES = {"precision-recall", "training", "training-bytes", "scoring", "scoring-bytes"}
 

@@ -14,12 +14,12 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from pv4fad.cli.console import err, out, print_json, progress_bar
-from pv4fad.data.challenge import find_partitions, read_partition
-from pv4fad.data.loading import load_partition
-from pv4fad.data.schema import FLAG_MEANINGS, NO_FLAG
-from pv4fad.data.sheet import OnBadRows
-from pv4fad.data.summary import PartitionSummary, summarise
 from pv4fad.errors import DataError
+from pv4fad.payments.challenge import find_partitions, read_partition
+from pv4fad.payments.loading import load_partition
+from pv4fad.payments.schema import FLAG_MEANINGS, NO_FLAG
+from pv4fad.payments.sheet import OnBadRows
+from pv4fad.payments.summary import PartitionSummary, summarise
 
 app = typer.Typer(name="data", help="Look at data and check it.", no_args_is_help=True)
 

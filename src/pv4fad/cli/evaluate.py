@@ -16,13 +16,13 @@ from pv4fad.evaluation.evaluate import ALONE, JOINED, Detector, Evaluation, eval
 from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_predictions
 from pv4fad.files import require_new_file, write_whole
+from pv4fad.payments.splits import scoring_splits
 from pv4fad.report.charts import precision_recall
 from pv4fad.report.style import drawing_style
 from pv4fad.report.words import estimate_text, found_text
-from pv4fad.runs.document import RunDocument
-from pv4fad.runs.folder import RunFolder
-from pv4fad.runs.partition import scoring_splits
-from pv4fad.runs.scoring_record import require_run
+from pv4fad.run.document import RunDocument
+from pv4fad.run.folder import RunFolder
+from pv4fad.run.scoring_record import require_run
 
 NOT_COMPARED = (
     f"The predictions have no column {LOCAL_SCORE}, as those of votes, so they are not compared"

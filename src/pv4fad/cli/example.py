@@ -17,9 +17,8 @@ from pv4fad.cli.console import err, out
 from pv4fad.evidence.cells import N_CELLS, N_HIT_CELLS, CountedAccounts
 from pv4fad.evidence.classes import CLASSES, counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
-from pv4fad.federation import Federation, run_parameters
-from pv4fad.hashing.identity import canonical_account, qualified_key
-from pv4fad.he.pool import WorkerPool
+from pv4fad.lead.federation import Federation, run_parameters
+from pv4fad.lead.prepare import cell_counts
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.bank_table import BankRecords
@@ -28,12 +27,13 @@ from pv4fad.parties.network_stages import TrainingInput
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK, Party, RunRecords
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.parties.scoring_tables import AskedSet, Round, Tables
-from pv4fad.parties.store import MemoryStore
+from pv4fad.payments.identity import canonical_account, qualified_key
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.scoring_messages import ScoreReply
 from pv4fad.protocol.tables import assign_tables
 from pv4fad.protocol.wire import Message
-from pv4fad.runs.prepare import cell_counts
+from pv4fad.store.store import MemoryStore
+from pv4fad.workers import WorkerPool
 
 PAYMENTS = {"Ada": 0, "Ben": 0, "Cem": 1, "Dia": 1, "Eve": 1, "Fay": 1}
 """To whom, and the label: 1 is anomalous."""

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from pv4fad.errors import StoreError
-from pv4fad.parties.sealing import Passphrase, create_key_file, passphrase_for
+from pv4fad.store.sealing import Passphrase, create_key_file, passphrase_for
 
 KeyFile = Annotated[
     Path | None,

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json, progress_bar
-from pv4fad.data.generate import (
+from pv4fad.payments.generate import (
     LEAK_LIMIT,
     STEPS,
     Difficulty,
@@ -19,7 +19,7 @@ from pv4fad.data.generate import (
     generate,
     unexpected_leaks,
 )
-from pv4fad.data.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
+from pv4fad.payments.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
 
 _N_COLUMNS_SHOWN = 12
 

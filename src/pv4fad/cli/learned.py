@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pv4fad.runs.scoring_record import ScoringRecord
+from pv4fad.run.scoring_record import ScoringRecord
 
 VOTES_TELL = (
     "The payment network got a vote total for each side of every payment.  Vote totals tell kinds"

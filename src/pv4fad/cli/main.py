@@ -14,9 +14,6 @@ from rich.markup import escape
 from pv4fad import __version__
 from pv4fad.cli import (
     bench,
-    bench_dp_forest,
-    bench_table,
-    bench_utility,
     data,
     demo,
     evaluate,
@@ -44,10 +41,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-bench.app.command("table")(bench_table.table)
-bench.app.command("scaling")(bench_table.scaling)
-bench.app.command("dp-forest")(bench_dp_forest.command)
-bench.app.command("utility")(bench_utility.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")

@@ -12,11 +12,11 @@ from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
 from pv4fad.cli.phases import cost_table, phase_display
 from pv4fad.errors import WorkerError
-from pv4fad.runs.folder import RunFolder
-from pv4fad.runs.partition import account_split
-from pv4fad.runs.rematching import match_anew
-from pv4fad.runs.scoring_meter import MATCHING_PHASES
-from pv4fad.runs.site import Site
+from pv4fad.lead.refresh import match_anew
+from pv4fad.lead.site import Site
+from pv4fad.payments.splits import account_split
+from pv4fad.run.folder import RunFolder
+from pv4fad.run.scoring_meter import MATCHING_PHASES
 
 app = typer.Typer(
     help="The join of the payment network's accounts with the banks'.", no_args_is_help=True

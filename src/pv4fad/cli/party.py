@@ -21,9 +21,9 @@ from pv4fad.flower.checking import check_party, noise_text
 from pv4fad.flower.network_member import abandon
 from pv4fad.flower.new_party import NewParty, create_party, renew_card
 from pv4fad.flower.party_folder import PartyFolder
-from pv4fad.parties.sealing import Passphrase
 from pv4fad.privacy.epsilon import parse_epsilon
-from pv4fad.runs.scoring_record import ScoringRecord
+from pv4fad.run.scoring_record import ScoringRecord
+from pv4fad.store.sealing import Passphrase
 
 app = typer.Typer(help="One organisation's part in a deployed federation.", no_args_is_help=True)
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from pv4fad.cli.console import err
 from pv4fad.report.words import size_text
-from pv4fad.runs.meter import PHASES, PREPARE, PhaseCost, Progress, Report
+from pv4fad.run.meter import PHASES, PREPARE, PhaseCost, Progress, Report
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from pv4fad.forest.config import ForestConfig
 from pv4fad.forest.pairs import CountConfig
 from pv4fad.forest.records import SlotPredicate
 from pv4fad.forest.shapes import ConditionConfig, RandomShape
-from pv4fad.forest.validated import ValidatedModel
-from pv4fad.runs.settings import TrainingOptions
+from pv4fad.lead.settings import TrainingOptions
+from pv4fad.validated import ValidatedModel
 
 _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
     (

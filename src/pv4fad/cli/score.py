@@ -14,14 +14,14 @@ from pv4fad.cli.learned import learned_lines
 from pv4fad.cli.phases import cost_table, phase_display
 from pv4fad.errors import BudgetError, WorkerError
 from pv4fad.files import require_new_file
+from pv4fad.lead.score import How, Scored, score
+from pv4fad.lead.site import Site
+from pv4fad.lead.trained_run import Batching
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
-from pv4fad.runs.folder import RunFolder
-from pv4fad.runs.partition import scoring_splits
-from pv4fad.runs.scoring import How, Scored, score
-from pv4fad.runs.scoring_meter import SCORING_PHASES
-from pv4fad.runs.scoring_record import read_record
-from pv4fad.runs.site import Site
-from pv4fad.runs.trained_run import Batching
+from pv4fad.payments.splits import scoring_splits
+from pv4fad.run.folder import RunFolder
+from pv4fad.run.scoring_meter import SCORING_PHASES
+from pv4fad.run.scoring_record import read_record
 
 
 def command(

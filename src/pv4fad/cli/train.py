@@ -14,14 +14,14 @@ from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
 from pv4fad.cli.phases import cost_table, phase_display
 from pv4fad.errors import ParameterError
+from pv4fad.lead.settings import TrainingOptions, TrainingSettings, read_options
+from pv4fad.lead.site import Site
+from pv4fad.lead.train import resume, train
+from pv4fad.payments.splits import training_split
 from pv4fad.privacy.effective import guessing_bound, is_weak
 from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
-from pv4fad.runs.document import RunDocument
-from pv4fad.runs.folder import RunFolder
-from pv4fad.runs.partition import training_split
-from pv4fad.runs.settings import TrainingOptions, TrainingSettings, read_options
-from pv4fad.runs.site import Site
-from pv4fad.runs.training import resume, train
+from pv4fad.run.document import RunDocument
+from pv4fad.run.folder import RunFolder
 
 NO_PRIVACY = (
     "ε is none: NO NOISE, NO PRIVACY.\nThe payment network gets exact counts, which can reveal any"

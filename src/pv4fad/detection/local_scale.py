@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from pv4fad.data.features import FeatureTable
 from pv4fad.detection.local_model import LocalModel
+from pv4fad.payments.features import FeatureTable
 
 Floats = NDArray[np.float64]
 

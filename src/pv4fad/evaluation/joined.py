@@ -14,15 +14,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.data.features import FeatureTable, compute_features
-from pv4fad.data.loading import ACCOUNT_KEY, load_partition
-from pv4fad.data.routing import BENEFICIARY_BANK, ORDERING_BANK, route
-from pv4fad.data.schema import LABEL
 from pv4fad.errors import DataError
 from pv4fad.evidence.knowledge import own_hazard
-from pv4fad.runs.new_payments import new_payments
-from pv4fad.runs.prepare import bank_directory, prepare_evidence
-from pv4fad.runs.settings import TrainingSettings
+from pv4fad.lead.new_payments import new_payments
+from pv4fad.lead.prepare import bank_directory, prepare_evidence
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.payments.features import FeatureTable, compute_features
+from pv4fad.payments.loading import ACCOUNT_KEY, load_partition
+from pv4fad.payments.routing import BENEFICIARY_BANK, ORDERING_BANK, route
+from pv4fad.payments.schema import LABEL
 
 _SIDES = {"ordering_flag": (ORDERING_BANK, "OrderingAccount")} | {
     "beneficiary_flag": (BENEFICIARY_BANK, "BeneficiaryAccount")

@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from pydantic import Field, ValidationError
 
 from pv4fad.errors import DataError, ParameterError, ProtocolError
-from pv4fad.forest.validated import ValidatedModel
 from pv4fad.parties.identity import PublicIdentity
 from pv4fad.parties.party import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.protocol.wire import Address
+from pv4fad.validated import ValidatedModel
 
 Role = Literal["payment-network", "aggregator", "bank"]
 ROLES: tuple[Role, ...] = ("payment-network", "aggregator", "bank")

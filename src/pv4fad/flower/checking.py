@@ -11,18 +11,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pv4fad import __version__
-from pv4fad.data.loading import load_transactions
 from pv4fad.errors import DataError, Pv4fadError, StoreError
 from pv4fad.flower.card import PartyCard, federation_id
 from pv4fad.flower.certificates import certificate_valid_until, require_key_fits
 from pv4fad.flower.party_folder import PartyFolder, PartySettings, read_identity
+from pv4fad.lead.bank_files import load_bank
+from pv4fad.lead.score import checked_share
 from pv4fad.parties.party import AGGREGATOR, BANK
-from pv4fad.parties.sealing import Passphrase
+from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.epsilon import epsilon_text
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.tables import padded
-from pv4fad.runs.bank_files import load_bank
-from pv4fad.runs.scoring import checked_share
+from pv4fad.store.sealing import Passphrase
 
 FLOWER_VERSION = "1.41.0"
 _FREE_BYTES = 5 * 10**9

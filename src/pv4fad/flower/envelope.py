@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pv4fad.errors import ProtocolError, StoreError
 from pv4fad.flower.card import PartyCard, federation_id
 from pv4fad.parties.identity import Identity
-from pv4fad.parties.sealing import KEY_BYTES, Label, Sealer
 from pv4fad.randomness import secret_bytes
+from pv4fad.store.sealing import KEY_BYTES, Label, Sealer
 
 PART_BYTES = 16 * 2**20
 _ID_BYTES = 16

@@ -15,17 +15,17 @@ from pv4fad.flower.card import PartyCard
 from pv4fad.flower.exchange import Job
 from pv4fad.flower.station import Post
 from pv4fad.forest.atoms import AtomSchema
-from pv4fad.he.pool import WorkerPool
+from pv4fad.lead.bank_files import load_bank
+from pv4fad.lead.prepare import bank_records
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.identity import Identity
 from pv4fad.parties.party import AGGREGATOR, BANK, RunRecords
-from pv4fad.parties.store import Store
 from pv4fad.protocol.messages import RunProposal
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Message, decode
-from pv4fad.runs.bank_files import load_bank
-from pv4fad.runs.prepare import bank_records
+from pv4fad.store.store import Store
+from pv4fad.workers import WorkerPool
 
 
 class AggregatorMember:

@@ -19,29 +19,29 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from pv4fad.data.loading import load_transactions
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.flower.card import PartyCard, directory
 from pv4fad.flower.exchange import Job
 from pv4fad.flower.remote_federation import RemoteFederation
 from pv4fad.flower.station import Post
-from pv4fad.forest.validated import ValidatedModel
-from pv4fad.he.pool import WorkerPool
+from pv4fad.lead.new_run import begin_run, prepare_network_run
+from pv4fad.lead.score import How, predict
+from pv4fad.lead.scoring_job import JobNotes
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.lead.train import carry_through, stage_of
+from pv4fad.lead.trained_run import TrainedRun
+from pv4fad.parties.in_process import Observer
 from pv4fad.parties.party import BANK, PAYMENT_NETWORK
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.parties.store import Store
+from pv4fad.payments.loading import load_transactions
 from pv4fad.protocol.wire import decode
-from pv4fad.runs.document import RunDocument
-from pv4fad.runs.folder import RunFolder
-from pv4fad.runs.meter import PREPARE, PhaseCost, Progress
-from pv4fad.runs.new_run import begin_run, prepare_network_run
-from pv4fad.runs.scoring import How, predict
-from pv4fad.runs.scoring_job import JobNotes
-from pv4fad.runs.scoring_record import ScoringRecord, read_record
-from pv4fad.runs.settings import TrainingSettings
-from pv4fad.runs.trained_run import TrainedRun
-from pv4fad.runs.training import carry_through, stage_of
-from pv4fad.transport.in_process import Observer
+from pv4fad.run.document import RunDocument
+from pv4fad.run.folder import RunFolder
+from pv4fad.run.meter import PREPARE, PhaseCost, Progress
+from pv4fad.run.scoring_record import ScoringRecord, read_record
+from pv4fad.store.store import Store
+from pv4fad.validated import ValidatedModel
+from pv4fad.workers import WorkerPool
 
 RUNS, PREDICTIONS = "runs", "predictions"
 BANKS_AT_ONCE = 4  # each has a message of up to 100 MB under way

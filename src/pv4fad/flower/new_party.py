@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pv4fad.data.loading import load_transactions
 from pv4fad.errors import DataError, ParameterError, ProtocolError, StoreError
 from pv4fad.files import write_whole
 from pv4fad.flower.card import PartyCard, Role
@@ -25,15 +24,16 @@ from pv4fad.flower.party_folder import (
     create_identity,
     settings_of,
 )
-from pv4fad.parties.disk_store import DiskStore
+from pv4fad.lead.bank_files import load_bank
 from pv4fad.parties.party import AGGREGATOR, BANK, PAYMENT_NETWORK
-from pv4fad.parties.sealing import Passphrase
+from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.tables import padded
 from pv4fad.protocol.wire import Address
 from pv4fad.randomness import secret_bytes
-from pv4fad.runs.bank_files import load_bank
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.sealing import Passphrase
 
 _KEYS = "keys"
 

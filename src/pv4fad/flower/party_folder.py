@@ -22,18 +22,18 @@ from pydantic import Field, field_validator
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.files import write_whole
 from pv4fad.flower.card import PartyCard, Role, read_card, require_complete
-from pv4fad.forest.validated import ValidatedModel
+from pv4fad.lead.score import How
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.lead.trained_run import Batching
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
-from pv4fad.parties.disk_store import DiskStore
 from pv4fad.parties.identity import Identity
 from pv4fad.parties.party import BANK
-from pv4fad.parties.sealing import Passphrase
-from pv4fad.parties.store import Store
-from pv4fad.parties.store_file import party_of
 from pv4fad.privacy.effective import default_honest_banks
-from pv4fad.runs.scoring import How
-from pv4fad.runs.settings import TrainingSettings
-from pv4fad.runs.trained_run import Batching
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.file import party_of
+from pv4fad.store.sealing import Passphrase
+from pv4fad.store.store import Store
+from pv4fad.validated import ValidatedModel
 
 SETTINGS_FILE, CARD_FILE = "party.toml", "card.json"
 _IDENTITY = "identity"

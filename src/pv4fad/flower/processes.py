@@ -21,7 +21,7 @@ from pv4fad.files import write_whole
 from pv4fad.flower.card import PartyCard
 from pv4fad.flower.party_folder import PartyFolder, PartySettings
 from pv4fad.parties.party import AGGREGATOR
-from pv4fad.parties.sealing import ENVIRONMENT as PASSPHRASE_VARIABLE
+from pv4fad.store.sealing import ENVIRONMENT as PASSPHRASE_VARIABLE
 
 FOLDER_VARIABLE, STATION_VARIABLE = "PV4FAD_FOLDER", "PV4FAD_STATION"
 CONNECTION = "federation"  # the name of the SuperLink in Flower's configuration

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pv4fad.federation import LedFederation
 from pv4fad.flower.station import Post
+from pv4fad.lead.federation import LedFederation
+from pv4fad.parties.in_process import Observer
 from pv4fad.protocol.wire import decode
-from pv4fad.transport.in_process import Observer
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from pv4fad.flower.processes import (
 )
 from pv4fad.flower.station import Member, Station
 from pv4fad.flower.station_socket import open_door
-from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.identity import Identity
 from pv4fad.parties.party import AGGREGATOR, BANK
-from pv4fad.parties.sealing import Passphrase
-from pv4fad.parties.store import Store
-from pv4fad.runs.scoring_record import ScoringRecord
+from pv4fad.run.scoring_record import ScoringRecord
+from pv4fad.store.sealing import Passphrase
+from pv4fad.store.store import Store
+from pv4fad.workers import WorkerPool
 
 _LOOK_EVERY_S = 1.0
 _TRY_AGAIN_S = 5.0

@@ -17,7 +17,7 @@ from pv4fad.errors import ParameterError, StoreError
 from pv4fad.files import write_whole
 from pv4fad.flower.envelope import Fragment
 from pv4fad.flower.exchange import Job, Reply
-from pv4fad.forest.validated import ValidatedModel
+from pv4fad.validated import ValidatedModel
 
 STATUS_FILE = "status.json"
 _WRITE_EVERY_S = 1.0

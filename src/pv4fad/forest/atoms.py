@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
 
-from pv4fad.data.schema import FLAG_CODES
 from pv4fad.errors import ParameterError
+from pv4fad.payments.schema import FLAG_CODES
 
 AtomSet = tuple[int, ...]
 

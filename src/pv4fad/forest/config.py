@@ -13,7 +13,7 @@ from pv4fad.errors import ParameterError
 from pv4fad.forest.atoms import AtomSchema, schema_with_slots
 from pv4fad.forest.shapes import RandomShape
 from pv4fad.forest.structure import PublicSizes
-from pv4fad.forest.validated import ValidatedModel
+from pv4fad.validated import ValidatedModel
 
 
 class ForestConfig(ValidatedModel):

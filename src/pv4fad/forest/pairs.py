@@ -21,8 +21,8 @@ from pydantic import Field, model_validator
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.forest.structure import Forest
 from pv4fad.forest.tree import Side
-from pv4fad.forest.validated import ValidatedModel
 from pv4fad.privacy.bound import keep_within_bound
+from pv4fad.validated import ValidatedModel
 
 Rate = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[int, Field(ge=1, le=1000)]

@@ -27,10 +27,10 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import StrictBool, StrictFloat, StrictInt, StrictStr
 
-from pv4fad.data.schema import MILD_FLAGS, NO_FLAG
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.forest.atoms import CLASSES, FLAGS, SLOT_ATOMS, AtomSchema
-from pv4fad.forest.validated import ValidatedModel
+from pv4fad.payments.schema import MILD_FLAGS, NO_FLAG
+from pv4fad.validated import ValidatedModel
 
 FLAG_COLUMN = "Flags"
 

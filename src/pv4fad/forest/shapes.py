@@ -12,7 +12,7 @@ from pydantic import Field
 from pv4fad.forest.atoms import FLAGS, AtomSchema
 from pv4fad.forest.structure import MAX_HEIGHT
 from pv4fad.forest.tree import BankCondition, Side
-from pv4fad.forest.validated import ValidatedModel
+from pv4fad.validated import ValidatedModel
 
 
 class ConditionConfig(ValidatedModel):

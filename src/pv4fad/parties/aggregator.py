@@ -24,7 +24,6 @@ from pv4fad.parties.party import (
     out_of_order,
     stages,
 )
-from pv4fad.parties.store import Transaction
 from pv4fad.protocol.compare import (
     LessJob,
     ShareLabelsJob,
@@ -49,6 +48,7 @@ from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.scoring_messages import ScoreReply
 from pv4fad.protocol.wire import Address, Message, message_id
 from pv4fad.randomness import secret_residues
+from pv4fad.store.store import Transaction
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import DataError, OrderError, ParameterError
 from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
-from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.bank_count import add_products
 from pv4fad.parties.bank_match import MatchBlock, match_blocks
 from pv4fad.parties.bank_release import draw_noise, expense_of
@@ -35,7 +34,6 @@ from pv4fad.parties.party import (
     out_of_order,
     stages,
 )
-from pv4fad.parties.store import Store, Transaction
 from pv4fad.privacy.ledger import require_affordable, spend
 from pv4fad.privacy.pairwise import pairwise_mask, pairwise_seeds
 from pv4fad.protocol.leaves import noisy_share
@@ -58,6 +56,8 @@ from pv4fad.protocol.scoring_messages import (
     TablesInForce,
 )
 from pv4fad.protocol.wire import Message, message_id
+from pv4fad.store.store import Store, Transaction
+from pv4fad.workers import WorkerPool
 
 # Of training itself the model stays; what the join and its keys consist of does not.
 _JOIN = ("own secret key", "own public key", "public key", "relinearisation key", "opened sets/")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from pv4fad.he.keys import SecretKey
-from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.party import RunRecords, expect
 from pv4fad.protocol.count import AddUpJob, add_up
 from pv4fad.protocol.messages import MaskedProducts
 from pv4fad.protocol.parameters import RunParameters, TablePlan
+from pv4fad.workers import WorkerPool
 
 
 def add_products(

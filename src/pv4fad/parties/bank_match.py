@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from pv4fad.he.circuits import LAYERS_PER_POLYNOMIAL
 from pv4fad.he.keys import PublicKey, SecretKey
-from pv4fad.he.pool import WorkerPool
 from pv4fad.protocol.match import (
     BlindedBlock,
     BlindJob,
@@ -29,6 +28,7 @@ from pv4fad.protocol.match import (
     sum_shared_layers,
 )
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.workers import WorkerPool
 
 BLOCKS_AT_ONCE = LAYERS_PER_POLYNOMIAL  # one layer of each
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import BudgetError, OrderError
 from pv4fad.he.keys import SecretKey
-from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.party import (
     AGGREGATOR,
     PAYMENT_NETWORK,
@@ -46,6 +45,7 @@ from pv4fad.protocol.scoring_messages import (
 )
 from pv4fad.protocol.scoring_plan import ScoringPlan
 from pv4fad.protocol.wire import Address, Message, message_id
+from pv4fad.workers import WorkerPool
 
 DEFAULT_LAYERS_PER_DAY = 10_000
 _LABEL_BATCH = 32

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pv4fad.errors import OrderError
 from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
-from pv4fad.parties.store import Transaction
 from pv4fad.protocol.wire import Message, message_id
+from pv4fad.store.store import Transaction
 
 _LATEST = "latest epoch"
 

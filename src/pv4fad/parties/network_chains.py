@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.network_count import products_of_lanes
 from pv4fad.parties.network_match import EncryptedPlanes, keep_shares
 from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords, expect
@@ -24,6 +23,7 @@ from pv4fad.protocol.messages import (
 )
 from pv4fad.protocol.parameters import RunParameters, TablePlan
 from pv4fad.protocol.wire import Address, Message, id_of
+from pv4fad.workers import WorkerPool
 
 Answered = Mapping[str, int]
 """For each bank whose chain has begun, how many of its messages have been answered."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from pv4fad.he.keys import SecretKey
-from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.network_stages import Comparing, Revealing, Trained
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK, RunRecords, expect, expect_residues
 from pv4fad.protocol.compare import DigitsJob, digit_bases, digits, encrypt_digit
@@ -17,6 +16,7 @@ from pv4fad.protocol.leaves import masked_leaves
 from pv4fad.protocol.match import OpenJob, open_indicators
 from pv4fad.protocol.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
 from pv4fad.protocol.wire import Address
+from pv4fad.workers import WorkerPool
 
 
 def begin_comparison(message: BlindedSums, run: RunRecords, pool: WorkerPool) -> EncryptedDigits:

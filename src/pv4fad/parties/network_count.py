@@ -11,7 +11,6 @@ from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.counts import GroupCounts
 from pv4fad.forest.structure import PublicSizes
 from pv4fad.he.keys import PublicKey
-from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.network_stages import Trained
 from pv4fad.parties.party import RunRecords, expect, expect_residues
 from pv4fad.parties.scoring_tables import ShareBlocks, opened_atoms
@@ -19,6 +18,7 @@ from pv4fad.protocol.count import ProductsJob, SparseSum, masked_products, own_s
 from pv4fad.protocol.messages import NoisyCounts
 from pv4fad.protocol.packing import Lane
 from pv4fad.protocol.parameters import RunParameters, TablePlan
+from pv4fad.workers import WorkerPool
 
 
 def products_of_lanes(

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.votes import vote_parts
 from pv4fad.he.keys import PublicKey
-from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.party import RunRecords
 from pv4fad.parties.scoring_tables import (
     AskedSet,
@@ -42,6 +41,7 @@ from pv4fad.protocol.score import (
 from pv4fad.protocol.scoring_messages import ScoreQuery
 from pv4fad.protocol.scoring_plan import ScoringPlan
 from pv4fad.protocol.wire import Address
+from pv4fad.workers import WorkerPool
 
 Values = NDArray[np.uint32]
 

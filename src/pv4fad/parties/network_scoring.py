@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError, ProtocolError
 from pv4fad.forest.tree import Side
-from pv4fad.he.pool import WorkerPool
 from pv4fad.he.ring import Ring
 from pv4fad.parties.network_chains import expect_receipt_of
 from pv4fad.parties.network_queries import NetworkQueries
@@ -42,6 +41,7 @@ from pv4fad.protocol.scoring_messages import (
 from pv4fad.protocol.scoring_plan import ScoringPlan, padded_layers
 from pv4fad.protocol.tables import AccountKey, hashed_id
 from pv4fad.protocol.wire import Address, Message
+from pv4fad.workers import WorkerPool
 
 
 @dataclass(frozen=True)

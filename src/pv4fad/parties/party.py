@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError, ProtocolError, StoreError
-from pv4fad.he.pool import WorkerPool
-from pv4fad.parties.store import Store, Transaction
 from pv4fad.protocol.parameters import NOT_BANKS, RunParameters
 from pv4fad.protocol.wire import Address, Message, decode, digest, encode, message_id
+from pv4fad.store.store import Store, Transaction
+from pv4fad.workers import WorkerPool
 
 PAYMENT_NETWORK, AGGREGATOR = NOT_BANKS
 BANK = "bank"  # the role; which banks take part in a run its parameters say

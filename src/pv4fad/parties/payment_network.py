@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pv4fad.errors import OrderError
 from pv4fad.forest.forest_file import to_document
 from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
-from pv4fad.he.pool import WorkerPool
 from pv4fad.parties.epochs import forget_messages
 from pv4fad.parties.identity import PublicIdentity
 from pv4fad.parties.network_chains import BankChains, expect_receipt_of
@@ -57,7 +56,6 @@ from pv4fad.parties.party import (
     stages,
 )
 from pv4fad.parties.scoring_tables import Round, ScoringInput, Tables
-from pv4fad.parties.store import Store, Transaction
 from pv4fad.protocol.messages import (
     BankKeys,
     BlindedIndicators,
@@ -77,6 +75,8 @@ from pv4fad.protocol.scoring_messages import (
 )
 from pv4fad.protocol.tables import AccountKey, TableAccounts
 from pv4fad.protocol.wire import Address, Message, encode
+from pv4fad.store.store import Store, Transaction
+from pv4fad.workers import WorkerPool
 
 _STAGES = stages(
     Proposed, Running, Settling, Matched, Comparing, Revealing, Trained, Scoring, Scored

@@ -21,7 +21,6 @@ from pv4fad.evidence.cells import N_CELLS
 from pv4fad.evidence.classes import Absent, CountedSets, counted_sets, differing_memberships
 from pv4fad.forest.atoms import AtomSchema, class_schema
 from pv4fad.forest.structure import PublicSizes
-from pv4fad.forest.validated import ValidatedModel
 from pv4fad.hashing.codewords import ConstantWeightCode
 from pv4fad.hashing.keyed import KEY_BYTES, N_FUNCTIONS
 from pv4fad.hashing.table_size import TableLayout, largest_tree
@@ -33,6 +32,7 @@ from pv4fad.privacy.epsilon import Epsilon, parse_epsilon
 from pv4fad.privacy.noise import noise_tail_bound
 from pv4fad.protocol.compare import DIGIT_BASE, digit_bases
 from pv4fad.protocol.packing import Lane, lanes
+from pv4fad.validated import ValidatedModel
 
 LOG2_WRAP = -40.0  # a noisy sum leaves the range of t
 LOG2_LAYERS = -40.0  # a bin of a bank holds more accounts than were planned for

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import DataError
-from pv4fad.hashing.identity import KEY_SEPARATOR
 from pv4fad.hashing.keyed import hash_accounts, reduce_words, tree_of
 from pv4fad.hashing.table_size import TableLayout
+from pv4fad.payments.identity import KEY_SEPARATOR
 from pv4fad.protocol.parameters import BROADCAST, TablePlan
 
 AccountKey = tuple[str | None, str]

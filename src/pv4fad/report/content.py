@@ -18,9 +18,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.data.challenge import read_partition
-from pv4fad.data.features import compute_features
-from pv4fad.data.loading import load_transactions
 from pv4fad.errors import StoreError
 from pv4fad.evaluation.evaluate import ALONE, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
@@ -31,12 +28,15 @@ from pv4fad.evaluation.scored import (
     ScoredTransactions,
     read_predictions,
 )
-from pv4fad.parties.sealing import Passphrase
+from pv4fad.payments.challenge import read_partition
+from pv4fad.payments.features import compute_features
+from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.ledger import Ledger, read_ledger
 from pv4fad.report.unusual import unusual
-from pv4fad.runs.document import RunDocument
-from pv4fad.runs.folder import RUN_FILE, RunFolder
-from pv4fad.runs.scoring_record import ScoringRecord, require_run
+from pv4fad.run.document import RunDocument
+from pv4fad.run.folder import RUN_FILE, RunFolder
+from pv4fad.run.scoring_record import ScoringRecord, require_run
+from pv4fad.store.sealing import Passphrase
 
 N_ALERTS = 20
 

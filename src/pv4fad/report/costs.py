@@ -10,7 +10,7 @@ from pv4fad.report.canvas import Figure
 from pv4fad.report.charts import Bar, bars
 from pv4fad.report.content import ReportContent
 from pv4fad.report.words import size_text
-from pv4fad.runs.meter import PhaseCost, Traffic
+from pv4fad.run.meter import PhaseCost, Traffic
 
 _PHASES = {
     "prepare": "prepare: features, models, tables",

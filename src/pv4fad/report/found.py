@@ -11,9 +11,9 @@ from typing import Any
 
 import polars as pl
 
-from pv4fad.data.schema import LABEL
 from pv4fad.evaluation.evaluate import JOINED, Evaluation
 from pv4fad.evaluation.scored import LOCAL_SCORE, SCORE
+from pv4fad.payments.schema import LABEL
 from pv4fad.report.markup import Content, Markup, join, tag
 from pv4fad.report.tables import table
 from pv4fad.report.words import estimate_text, found_text

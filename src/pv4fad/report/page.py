@@ -6,9 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
-from pv4fad.data.schema import LABEL
 from pv4fad.evaluation.evaluate import ALONE, JOINT
 from pv4fad.files import write_whole
+from pv4fad.payments.schema import LABEL
 from pv4fad.protocol.parameters import Mode
 from pv4fad.report.canvas import Figure
 from pv4fad.report.charts import precision_recall
@@ -36,7 +36,7 @@ from pv4fad.report.privacy import (
 )
 from pv4fad.report.tables import facts, table
 from pv4fad.report.words import count_text, size_text
-from pv4fad.runs.document import RunDocument
+from pv4fad.run.document import RunDocument
 
 _SECTIONS = {
     "found": "What was found",

@@ -10,8 +10,8 @@ from pv4fad.privacy.ledger import Ledger
 from pv4fad.report.leakage import ASSUMPTIONS
 from pv4fad.report.markup import Content, Markup, join, tag
 from pv4fad.report.tables import facts, table
-from pv4fad.runs.document import Bounds, Privacy, RunDocument
-from pv4fad.runs.scoring_record import ScoringRecord
+from pv4fad.run.document import Bounds, Privacy, RunDocument
+from pv4fad.run.scoring_record import ScoringRecord
 
 VOTES_TELL = (
     "Vote totals, for each side of every payment. They tell kinds of accounts apart: the payment"

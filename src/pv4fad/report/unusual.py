@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.data.features import FeatureTable
+from pv4fad.payments.features import FeatureTable
 
 _MOST = 3
 _RARE = 0.02

@@ -1,0 +1,202 @@
+"""`pv4fad bench match`: the match as the parties run it, checked bin by bin.
+
+A payment network and a bank, each with its store, exchange encoded messages in one process; only
+what comes after the match is left out.  What they keep and send is compared with the plain truth
+for every bin: u − s is the indicator of each atom, and E_j[s] decrypts to s.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.hashing.cuckoo import place
+from pv4fad.hashing.keyed import hash_accounts
+from pv4fad.he.keys import Decryptor
+from pv4fad.he.ring import Ring
+from pv4fad.protocol.count import masked_products
+from pv4fad.protocol.match import (
+    BlindedBlock,
+    BlindJob,
+    OpenJob,
+    blind_indicators,
+    encrypt_planes,
+    open_indicators,
+    sum_layers,
+    sum_shared_layers,
+)
+from pv4fad.protocol.messages import BlindedIndicators, EncryptedTable
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.wire import Message
+from pv4fad.store.store import MemoryStore
+from pv4fad_bench.harness import (
+    BenchReport,
+    Complete,
+    MeasuredPool,
+    Progress,
+    Tap,
+    TrafficMeter,
+    peak_memory,
+)
+from pv4fad_bench.operations import OperationCounter, expected_operations, unit_costs
+from pv4fad_bench.workload import Workload
+
+PLACE = "place accounts, make keys"
+HASH = "hash bank accounts"
+MESSAGES = "messages and stores"
+PHASES: Mapping[Callable[..., Any], str] = {
+    encrypt_planes: "encrypt planes",
+    sum_layers: "layers of one block",
+    sum_shared_layers: "layers of two blocks",
+    blind_indicators: "blind and sanitise",
+    open_indicators: "open shares",
+}
+_USUAL_OVERHEAD = 1.2  # for the estimate
+
+
+def bench_match(workload: Workload, n_workers: int | None, progress: Progress) -> BenchReport:
+    """Run a match and check it."""
+    parameters = workload.parameters()
+    with MeasuredPool(n_workers, PHASES, MESSAGES) as pool:
+        n_cores, before = max(1, pool.n_workers), unit_costs(pool, parameters)
+        expected = expected_operations(parameters).with_costs(before)
+        n_steps = sum(len(parameters.match_steps(bank)) for bank in parameters.banks)
+        progress.begin(_USUAL_OVERHEAD * sum(one.total_s for one in expected) / n_cores, n_steps)
+        counter, check, traffic = _watch(pool, workload, parameters)
+
+        def observe(message: Message, n_bytes: int) -> None:
+            traffic(message, n_bytes)
+            if isinstance(message, EncryptedTable):
+                # The bank hashes its accounts when the first blocks of a table arrive.
+                pool.stopwatch.switch(HASH if message.address.index == 0 else MESSAGES)
+            if isinstance(message, BlindedIndicators):
+                progress.advance()
+
+        federation = workload.federation(pool, _ForgetfulStore)
+        pool.stopwatch.switch(PLACE)
+        try:
+            federation.train(parameters, workload.training_input, observe)
+        except Complete:
+            pool.stopwatch.switch(None)
+        after = unit_costs(pool, parameters)
+        operations = counter.with_costs({name: (before[name] + after[name]) / 2 for name in before})
+        floor_s = sum(one.total_s for one in operations) / n_cores
+        return BenchReport(
+            benchmark="match",
+            workload=asdict(workload) | {"workers": pool.n_workers},
+            phases=pool.stopwatch.phases,
+            traffic=traffic.traffic(),
+            checks=check.claims(parameters),
+            figures=_figures(workload, parameters, traffic)
+            | {"floor_s": floor_s, "overhead_ratio": pool.stopwatch.wall_s / floor_s},
+            peak_bytes=peak_memory(pool.usage),
+            operations=operations,
+        )
+
+
+def _watch(
+    pool: MeasuredPool, workload: Workload, parameters: RunParameters
+) -> tuple[OperationCounter, _Check, TrafficMeter]:
+    """Count and check every job; stop before the count."""
+    counter, check = OperationCounter(parameters), _Check(workload, parameters)
+
+    def blinded(job: BlindJob, block: BlindedBlock) -> None:
+        counter.blind_indicators(job)
+        check.blinded(job, block)
+
+    def opened(job: OpenJob, u: NDArray[np.uint32]) -> None:
+        counter.open_indicators(job)
+        check.opened(u)
+
+    pool.taps = count_match_operations(counter) | {
+        blind_indicators: blinded,
+        open_indicators: opened,
+    }
+    pool.end_before = masked_products
+    return counter, check, TrafficMeter()
+
+
+def count_match_operations(counter: OperationCounter) -> dict[Callable[..., Any], Tap]:
+    """Taps that count the operations of every job of a match."""
+    return {
+        encrypt_planes: lambda job, _: counter.encrypt_planes(job),
+        sum_layers: lambda job, _: counter.sum_layers(job),
+        sum_shared_layers: lambda job, _: counter.sum_shared_layers(job),
+        blind_indicators: lambda job, _: counter.blind_indicators(job),
+        open_indicators: lambda job, _: counter.open_indicators(job),
+    }
+
+
+def _figures(
+    workload: Workload, parameters: RunParameters, traffic: TrafficMeter
+) -> dict[str, float]:
+    (plan,) = parameters.tables
+    upload = traffic.n_bytes(EncryptedTable.kind)
+    return {
+        "blocks": plan.layout.n_blocks,
+        "upload_bytes": upload,
+        "download_bytes": traffic.n_bytes(BlindedIndicators.kind),
+        "upload_bytes_per_100k_accounts": round(upload / workload.pns_accounts * 100_000),
+        "log2_false_match": parameters.log2_false_match,
+        "log2_distance": parameters.log2_distance,
+    }
+
+
+class _ForgetfulStore(MemoryStore):
+    """Drops E_j[s], which has been checked: nothing in a match reads it, and it would add up."""
+
+    def _write(self, key: str, value: bytes) -> None:
+        if "/shares/" not in key:
+            super()._write(key, value)
+
+
+class _Check:
+    """Compares the shares of every block with the plain truth."""
+
+    def __init__(self, workload: Workload, parameters: RunParameters) -> None:
+        self._modulus = parameters.plain_modulus
+        self._n_blocks = 0
+        self._wrong = self._wrong_shares = 0
+        self._shares: deque[NDArray[np.uint32]] = deque()
+        self._truth = _indicators(workload, parameters)
+
+    def blinded(self, job: BlindJob, block: BlindedBlock) -> None:
+        """The bank's side of a block."""
+        self._shares.append(block.shares)
+        ring, decryptor = Ring.of(job.own_secret.ring), Decryptor(job.own_secret)
+        top = ring.parameters.n_data_primes
+        opened = [decryptor.decrypt(ring.load(one, top)) for one in block.encrypted_shares]
+        self._wrong_shares += int((np.stack(opened).ravel() != block.shares.ravel()).sum())
+
+    def opened(self, u: NDArray[np.uint32]) -> None:
+        """The payment network's side of the same block."""
+        difference = (u.astype(np.int64) - self._shares.popleft()) % self._modulus
+        first = self._n_blocks * u.shape[1]
+        self._wrong += int((difference != self._truth[:, first : first + u.shape[1]]).sum())
+        self._n_blocks += 1
+
+    def claims(self, parameters: RunParameters) -> dict[str, bool]:
+        """What was checked, and whether it holds."""
+        (plan,) = parameters.tables
+        return {
+            f"u − s equals the plain join in all {plan.layout.n_bins} bins": self._wrong == 0
+            and self._n_blocks == plan.layout.n_blocks,
+            "E_j[s] decrypts to s": self._wrong_shares == 0,
+        }
+
+
+def _indicators(workload: Workload, parameters: RunParameters) -> NDArray[np.bool_]:
+    """(atoms, bins): has the account in this bin this atom at the bank?"""
+    (plan,) = parameters.tables
+    (accounts,) = workload.tables.values()
+    bins = place(hash_accounts(accounts.ids, parameters.hash_key), accounts.trees, plan.layout)
+    truth = np.zeros((workload.n_atoms, plan.layout.n_bins), np.bool_)
+    atom = workload.atoms[:, 0]
+    present = np.flatnonzero(atom >= 0)
+    truth[atom[present], bins.bin_of_account[present]] = True
+    return truth

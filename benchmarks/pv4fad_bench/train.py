@@ -1,0 +1,132 @@
+"""`pv4fad bench train`: private training as the parties run it, equal to a trusted third party.
+
+Without noise, so that everything can be compared: counts before and after they are opened to the
+payment network, of the paper's model counts and labels.  The phases are those of `pv4fad train`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.lead.federation import Federation
+from pv4fad.parties.party import Party, RunRecords
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.wire import Message
+from pv4fad.run.meter import Meter, messages_of_phases
+from pv4fad_bench.harness import (
+    BenchReport,
+    MeasuredPool,
+    Phase,
+    Progress,
+    Stopwatch,
+    TrafficMeter,
+    peak_memory,
+)
+from pv4fad_bench.operations import expected_operations, unit_costs
+from pv4fad_bench.paper_workload import PaperWorkload
+from pv4fad_bench.workload import Workload
+
+_AFTER_MATCH = ("count", "compare", "labels")
+_OTHER_PHASES = 1.5  # times the match, for the estimate: what they may take at most
+
+
+def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -> BenchReport:
+    """Train and compare with the trusted third party."""
+    parameters = workload.parameters()
+    with MeasuredPool(n_workers) as pool:
+        expected = expected_operations(parameters).with_costs(unit_costs(pool, parameters))
+        match_s = sum(one.total_s for one in expected) / max(1, pool.n_workers)
+        progress.begin(_OTHER_PHASES * match_s, sum(messages_of_phases(parameters).values()))
+        traffic, meter = TrafficMeter(), PhaseMeter(parameters, pool.stopwatch)
+
+        def observe(message: Message, n_bytes: int) -> None:
+            traffic(message, n_bytes)
+            meter(message, n_bytes)
+            progress.advance()
+
+        federation = workload.federation(pool)
+        pool.stopwatch.switch("propose")
+        federation.train(parameters, workload.training_input, observe)
+        pool.stopwatch.switch(None)
+        return BenchReport(
+            benchmark="train",
+            workload=described(workload, parameters) | {"workers": pool.n_workers},
+            phases=pool.stopwatch.phases,
+            traffic=traffic.traffic(),
+            checks=training_checks(workload, parameters, federation),
+            figures=_figures(parameters, pool.stopwatch.phases),
+            peak_bytes=peak_memory(pool.usage),
+        )
+
+
+class PhaseMeter(Meter):
+    """Knows which phase the work on a message belongs to; the stopwatch adds CPU seconds."""
+
+    def __init__(self, parameters: RunParameters, stopwatch: Stopwatch) -> None:
+        super().__init__(parameters, report=lambda _: None)
+        self._stopwatch = stopwatch
+
+    def _switch_to(self, phase: str | None) -> None:
+        super()._switch_to(phase)
+        self._stopwatch.switch(phase)
+
+
+def _figures(parameters: RunParameters, phases: dict[str, Phase]) -> dict[str, float | bool]:
+    match_s = phases["match"].wall_s
+    after_s = sum(phase.wall_s for name, phase in phases.items() if name in _AFTER_MATCH)
+    return {
+        "after_match_s": after_s,
+        "after_match_to_match_ratio": after_s / match_s,
+        "log2_false_match": parameters.log2_false_match,
+        "log2_distance": parameters.log2_distance,
+    }
+
+
+def described(workload: Workload, parameters: RunParameters) -> dict[str, Any]:
+    """What a report says about its work."""
+    sizes = parameters.sizes
+    paper = isinstance(workload, PaperWorkload)
+    counted = {"red_leaves": sizes.n_leaves} if paper else {"counts": sizes.n_sums}
+    return {"model": "paper" if paper else "evidence", **asdict(workload), **counted}
+
+
+def training_checks(
+    workload: Workload, parameters: RunParameters, federation: Federation
+) -> dict[str, bool]:
+    """Counts, put together from the parties' shares, and what training ends with."""
+    truth, network = workload.true_counts(), federation.payment_network
+    t = np.uint64(parameters.plain_modulus)
+    total = _record(network, parameters, "sums")["p"].astype(np.uint64)
+    for bank in federation.banks:
+        q = _record(bank, parameters, "sums")["q"].astype(np.uint64)
+        total = (total + t - q.reshape(total.shape)) % t
+    checks = {_claim(truth.size, "counts"): np.array_equal(parameters.signed(total), truth)}
+    if isinstance(workload, PaperWorkload):
+        labels = _labels(parameters, federation)
+        equal = np.array_equal(labels, workload.true_labels().ravel())
+        return checks | {_claim(labels.size, "labels"): equal}
+    opened = network.counts(parameters.run_id)
+    return checks | {_claim(opened.size, "opened counts"): np.array_equal(opened, truth)}
+
+
+def _claim(n: int, what: str) -> str:
+    return f"all {n:,} {what} equal those of a trusted third party"
+
+
+def _labels(parameters: RunParameters, federation: Federation) -> NDArray[np.uint64]:
+    """Of the red leaves, sealed or released."""
+    network, bank = federation.payment_network, federation.banks[0]
+    if parameters.mode == "released":
+        return _record(network, parameters, "labels")["labels"]
+    shares = _record(network, parameters, "label share")["p"]
+    both: NDArray[np.uint64] = shares + _record(bank, parameters, "label share")["b"]
+    return both % np.uint64(parameters.plain_modulus)
+
+
+def _record(party: Party, parameters: RunParameters, name: str) -> dict[str, NDArray[Any]]:
+    with party.store.transaction() as tx:
+        return RunRecords(tx, parameters.run_id).get_arrays(name)

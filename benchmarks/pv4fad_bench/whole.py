@@ -1,0 +1,144 @@
+"""One whole job on generated data: train, then score, measured from end to end and checked.
+
+phases    of training, as `pv4fad train` has them, and `score`
+parties   CPU seconds: work that a message sets off belongs to the party that received it
+floor     what nothing but the HE operations of match and score would take
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pv4fad.parties.party import PAYMENT_NETWORK
+from pv4fad.protocol.messages import BlindedIndicators
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.scoring_messages import ScoreReply
+from pv4fad.protocol.wire import Message
+from pv4fad_bench.harness import (
+    MeasuredPool,
+    Phase,
+    Stopwatch,
+    Traffic,
+    TrafficMeter,
+    forget_peak_memory,
+    peak_memory,
+)
+from pv4fad_bench.match import count_match_operations
+from pv4fad_bench.operations import OperationCounter, unit_costs
+from pv4fad_bench.score import count_scoring_operations
+from pv4fad_bench.scoring_operations import ScoringCounter, scoring_costs
+from pv4fad_bench.train import PhaseMeter, training_checks
+from pv4fad_bench.workload import Workload
+
+SCORE = "score"
+
+
+@dataclass(frozen=True)
+class WholeJob:
+    """What training and scoring took."""
+
+    phases: dict[str, Phase]
+    party_cpu_s: dict[str, float]
+    traffic: tuple[Traffic, ...]
+    peak_bytes: dict[str, int]
+    floor_s: float
+    checks: dict[str, bool]
+
+    @property
+    def train_s(self) -> float:
+        return sum(phase.wall_s for name, phase in self.phases.items() if name != SCORE)
+
+    @property
+    def score_s(self) -> float:
+        return self.phases[SCORE].wall_s
+
+    @property
+    def train_cpu_s(self) -> float:
+        return sum(phase.cpu_s for name, phase in self.phases.items() if name != SCORE)
+
+    @property
+    def score_cpu_s(self) -> float:
+        return self.phases[SCORE].cpu_s
+
+    @property
+    def overhead_ratio(self) -> float:
+        """Wall time of match and score against their floor."""
+        return (self.phases["match"].wall_s + self.score_s) / self.floor_s
+
+    def bytes_by_direction(self) -> dict[str, int]:
+        """Bytes from each party to each other."""
+        found: dict[str, int] = {}
+        for one in self.traffic:
+            direction = " → ".join(
+                party.removeprefix("payment-") for party in (one.sender, one.receiver)
+            )
+            found[direction] = found.get(direction, 0) + one.n_bytes
+        return found
+
+
+def run_whole_job(
+    workload: Workload,
+    *,
+    n_transactions: int,
+    per_account: int,
+    n_workers: int | None,
+    advance: Callable[[], None],
+) -> WholeJob:
+    """Train and score; `advance` is called `n_steps` times."""
+    forget_peak_memory()
+    parameters, batch = workload.parameters(), workload.batch(n_transactions, per_account)
+    with MeasuredPool(n_workers) as pool:
+        counters = OperationCounter(parameters), ScoringCounter()
+        before = _costs(pool, parameters)
+        pool.taps = count_match_operations(counters[0]) | count_scoring_operations(counters[1])
+        pool.restart_clock()
+        traffic, parties = TrafficMeter(), Stopwatch(pool.usage)
+        meter = PhaseMeter(parameters, pool.stopwatch)
+
+        def observe(message: Message, n_bytes: int) -> None:
+            traffic(message, n_bytes)
+            parties.switch(message.address.receiver)
+            if isinstance(message, BlindedIndicators | ScoreReply):
+                advance()
+
+        def observe_training(message: Message, n_bytes: int) -> None:
+            observe(message, n_bytes)
+            meter(message, n_bytes)
+
+        federation = workload.federation(pool)
+        parties.switch(PAYMENT_NETWORK)
+        pool.stopwatch.switch("propose")
+        federation.train(parameters, workload.training_input, observe_training)
+        parties.switch(PAYMENT_NETWORK)
+        pool.stopwatch.switch(SCORE)
+        batch.score(federation, parameters.run_id, observe)
+        pool.stopwatch.switch(None)
+        parties.switch(None)
+        after = _costs(pool, parameters)
+        floor_s = sum(
+            count * (before[name] + after[name]) / 2
+            for counter in counters
+            for name, count in _named(counter)
+        ) / max(1, pool.n_workers)
+        return WholeJob(
+            pool.stopwatch.phases,
+            {name: phase.cpu_s for name, phase in parties.phases.items()},
+            traffic.traffic(),
+            peak_memory(pool.usage),
+            floor_s,
+            training_checks(workload, parameters, federation) | batch.checks(),
+        )
+
+
+def _costs(pool: MeasuredPool, parameters: RunParameters) -> dict[tuple[str, str], float]:
+    """Unit costs of both kinds; operations of match and score may have the same name."""
+    match, score = unit_costs(pool, parameters), scoring_costs(pool, parameters)
+    return {("match", name): one for name, one in match.items()} | {
+        ("score", name): one for name, one in score.items()
+    }
+
+
+def _named(counter: OperationCounter | ScoringCounter) -> list[tuple[tuple[str, str], int]]:
+    kind = "score" if isinstance(counter, ScoringCounter) else "match"
+    return [((kind, name), count) for name, count in counter.counts.items()]

@@ -1,0 +1,1 @@
+"""What the payment network does around the protocol: prepare, train, score, refresh."""

@@ -1,0 +1,151 @@
+"""Load transactions and accounts into typed, checked tables; nothing is left out silently.
+
+A file with bad rows is refused with one DataError that has a line for each problem: file, column,
+number of bad rows, an example.  Who passes on_bad_rows="drop" gets the good rows, and the number
+of dropped rows per reason in the table's report.  Of messages with the same MessageId the first is
+good; of an account listed with different flags no listing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from pv4fad.errors import DataError
+from pv4fad.payments.challenge import read_partition
+from pv4fad.payments.parsing import Check
+from pv4fad.payments.problems import LoadReport
+from pv4fad.payments.schema import ACCOUNT_COLUMNS, LABEL, TRANSACTION_COLUMNS
+from pv4fad.payments.sheet import OnBadRows, read_sheet
+
+ACCOUNT_KEY = ("Bank", "Account")
+
+
+@dataclass(frozen=True)
+class TransactionTable:
+    """The payment network's transactions: TRANSACTION_SCHEMA, in the order of the file.
+
+    Label is absent if the file has none and labels were not required.
+    """
+
+    frame: pl.DataFrame
+    report: LoadReport
+
+    @property
+    def has_labels(self) -> bool:
+        return LABEL in self.frame.columns
+
+
+@dataclass(frozen=True)
+class AccountTable:
+    """A bank's accounts: ACCOUNT_SCHEMA, each (Bank, Account) once, in the order of the file."""
+
+    frame: pl.DataFrame
+    report: LoadReport
+
+
+@dataclass(frozen=True)
+class PartitionTables:
+    """One split of a scenario: the payment network's table, and each bank's by client id."""
+
+    transactions: TransactionTable
+    accounts: Mapping[str, AccountTable]
+
+
+def load_transactions(
+    path: Path, *, labels_required: bool, on_bad_rows: OnBadRows = "raise"
+) -> TransactionTable:
+    """Load the payment network's file, .csv or .parquet."""
+    sheet = read_sheet(path, TRANSACTION_COLUMNS, () if labels_required else (LABEL,))
+    # Among the good rows only: a bad row must not make a good one with its id a repetition.
+    ids = sheet.rows.select(pl.when(~sheet.bad_rows()).then("MessageId")).to_series()
+    repeated = ids.is_not_null() & ~ids.is_first_distinct()
+    sheet = sheet.with_check(Check("MessageId", "a duplicate MessageId"), repeated)
+    return TransactionTable(*sheet.settle(on_bad_rows))
+
+
+def load_accounts(
+    path: Path, *, on_bad_rows: OnBadRows = "raise", further_columns: Sequence[str] = ()
+) -> AccountTable:
+    """Load a bank's file, .csv or .parquet; listed twice with one flag, an account counts once.
+
+    `further_columns`: columns of the bank's own, for private slots; numbers, dates or text.
+    """
+    sheet = read_sheet(path, ACCOUNT_COLUMNS, further=further_columns)
+    flag = pl.col("Flags").to_physical()
+    conflicting = (
+        sheet.rows.with_columns(Flags=pl.when(~sheet.bad_rows()).then("Flags"))
+        .select(flag.is_not_null() & (flag.min().over(ACCOUNT_KEY) < flag.max().over(ACCOUNT_KEY)))
+        .to_series()
+        .fill_null(value=False)
+    )
+    sheet = sheet.with_check(
+        Check("Flags", "a duplicate account with conflicting flags"), conflicting
+    )
+    for name in further_columns:
+        differs = pl.col(name).n_unique().over(ACCOUNT_KEY) > 1
+        sheet = sheet.with_check(
+            Check(name, "a duplicate account with conflicting values"),
+            sheet.rows.select(differs).to_series(),
+        )
+    listed, report = sheet.settle(on_bad_rows)
+    frame = listed.unique(ACCOUNT_KEY, keep="first", maintain_order=True)
+    return AccountTable(frame, replace(report, n_repeated=listed.height - frame.height))
+
+
+def load_partition(
+    folder: Path,
+    *,
+    on_bad_rows: OnBadRows = "raise",
+    after_file: Callable[[], object] = lambda: None,
+    further_columns: Mapping[str, Sequence[str]] | None = None,
+) -> PartitionTables:
+    """Load a split folder of the challenge layout; only data in a `test` folder may lack labels.
+
+    Every file is read even if one is bad, so that the error names all problems.
+    `further_columns`: for each bank the columns of its own that it needs.
+    """
+    partition = read_partition(folder)
+    problems: list[str] = []
+    accounts: dict[str, AccountTable] = {}
+    for client, path in partition.accounts.items():
+        try:
+            accounts[client] = load_accounts(
+                path,
+                on_bad_rows=on_bad_rows,
+                further_columns=(further_columns or {}).get(client, ()),
+            )
+        except DataError as error:
+            problems.append(str(error))
+        after_file()
+    problems += _shared_banks(accounts)
+    try:
+        transactions = load_transactions(
+            partition.transactions,
+            labels_required=partition.labels_required,
+            on_bad_rows=on_bad_rows,
+        )
+    except DataError as error:
+        problems.append(str(error))
+    after_file()
+    if problems:
+        raise DataError("\n".join(problems))
+    return PartitionTables(transactions, accounts)
+
+
+def _shared_banks(accounts: Mapping[str, AccountTable]) -> list[str]:
+    """A BIC must not be in two clients' files: a payment is routed by BIC to one client."""
+    owner: dict[str, AccountTable] = {}
+    problems = []
+    for table in accounts.values():
+        for bic, n_accounts in table.frame.group_by("Bank").len().sort("Bank").iter_rows():
+            if bic in owner:
+                problems.append(
+                    f"{table.report.path}: column Bank: BIC {bic}, accounts: {n_accounts:,}, "
+                    f"is also in {owner[bic].report.path}; a bank's accounts belong in one file"
+                )
+            owner.setdefault(bic, table)
+    return problems

@@ -1,0 +1,131 @@
+"""Opening a CSV or Parquet file, and finding out why one cannot be read."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from pv4fad.errors import DataError
+from pv4fad.payments.problems import Problem, refuse
+
+# polars panics over some damaged Parquet files.
+_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_BAD_ENCODING = "bytes that are not UTF-8 (save the file with the encoding UTF-8)"
+
+
+def open_table(path: Path) -> pl.LazyFrame:
+    """The table in a file, not yet read; a CSV file yields text columns only."""
+    if not path.is_file():
+        raise DataError(f"{path}: not found, or not a file")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty")
+    try:
+        match path.suffix.lower():
+            case ".csv":
+                table = _open_csv(path)
+            case ".parquet":
+                table = pl.scan_parquet(path)
+            case _:
+                raise DataError(f"{path}: neither a .csv nor a .parquet file")
+        table.collect_schema()
+    except _UNREADABLE as error:
+        raise _explanation(path, error) from None
+    return table
+
+
+def read_table(path: Path, table: pl.LazyFrame) -> pl.DataFrame:
+    """Read in one pass, in the order of the file; at least one row."""
+    try:
+        frame = table.collect(engine="streaming")
+    except _UNREADABLE as error:
+        raise _explanation(path, error) from None
+    if frame.is_empty():
+        raise DataError(f"{path}: the file is empty: it has no data row")
+    return frame
+
+
+def _open_csv(path: Path) -> pl.LazyFrame:
+    with path.open("rb") as file:
+        header = file.readline()
+    if header.startswith(_UTF16_MARKS):
+        raise DataError(f"{path}: the file is UTF-16; save it with the encoding UTF-8")
+    try:
+        header.decode()
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: the header line has {_BAD_ENCODING}") from None
+    return pl.scan_csv(path, infer_schema=False)
+
+
+def _explanation(path: Path, error: BaseException) -> DataError:
+    if isinstance(error, pl.exceptions.NoDataError):
+        return DataError(f"{path}: the file is empty")
+    if path.suffix.lower() == ".csv":
+        try:
+            refuse(_unreadable_rows(path))
+        except DataError as explained:
+            return explained
+    reason = str(error).strip().split("\n")[0]
+    return DataError(f"{path}: not a readable {path.suffix[1:].upper()} file ({reason})")
+
+
+@dataclass
+class _Tally:
+    n_rows: int = 0
+    example_row: int = 0
+
+    def add(self, row: int) -> None:
+        self.n_rows += 1
+        self.example_row = self.example_row or row
+
+
+@dataclass
+class _Unreadable:
+    too_long: _Tally = field(default_factory=_Tally)
+    not_utf8: dict[str, _Tally] = field(default_factory=dict)
+
+
+def _unreadable_rows(path: Path) -> list[Problem]:
+    """Look for the rows that made polars give up.
+
+    Row by row in Python, slow but only after a failure: polars does not say which row it was.
+    """
+    found = _Unreadable()
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            _tally(csv.reader(file, strict=True), found)
+    except csv.Error as error:
+        return [Problem(path, f"not well-formed CSV ({error}); is a quotation mark not closed?")]
+    problems = [
+        Problem(path, _BAD_ENCODING, column, tally.n_rows, tally.example_row)
+        for column, tally in found.not_utf8.items()
+    ]
+    if found.too_long.n_rows:
+        what = "more fields than the header"
+        tally = found.too_long
+        problems.append(Problem(path, what, None, tally.n_rows, tally.example_row))
+    return problems
+
+
+def _tally(rows: Iterator[list[str]], found: _Unreadable) -> None:
+    header = next(rows)
+    for number, row in enumerate(rows, start=1):
+        if len(row) > len(header):
+            found.too_long.add(number)
+        # zip stops at the header's length: a field too many is reported as that.
+        for column, cell in zip(header, row, strict=False):
+            if not cell.isascii() and not _is_utf8(cell):
+                found.not_utf8.setdefault(column, _Tally()).add(number)
+
+
+def _is_utf8(cell: str) -> bool:
+    try:
+        cell.encode()
+    except UnicodeEncodeError:  # a byte that did not decode was kept as a lone surrogate
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""A run as it is kept in a folder: its document, costs, predictions."""

@@ -1,1 +1,0 @@
-"""From data to a trained run in a folder, and its verification."""

@@ -1,0 +1,1 @@
+"""What a party keeps, sealed on disk or in memory."""

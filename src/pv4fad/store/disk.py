@@ -1,0 +1,223 @@
+"""A party's store on disk: one SQLite file, every value sealed (docs/stores.md).
+
+SQLite makes a transaction atomic and durable; values are sealed here before SQLite sees them.
+A value is cut into chunks, so that 100 MB need little more memory than themselves.
+
+    label of a chunk:  store, party, format, name, write id (fresh per write), chunk, chunks
+    manifest:          XOR over all records of HMAC(write id, name), sealed with each transaction
+
+The label stops a chunk from standing in for another one; the manifest shows that a record was
+removed or put back to an older version.  An older copy of the whole file cannot be recognised.
+"""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+from dataclasses import replace
+from hmac import digest as hmac_digest
+from pathlib import Path
+from typing import Self
+
+from pv4fad.errors import StoreError
+from pv4fad.randomness import secret_bytes
+from pv4fad.store.file import (
+    StoreInfo,
+    closed_on_error,
+    create_file,
+    open_file,
+    require_types,
+    store_errors,
+    write_new_info,
+)
+from pv4fad.store.sealing import (
+    SALT_BYTES,
+    Label,
+    Passphrase,
+    ScryptCost,
+    Sealer,
+    new_store_key,
+    passphrase_sealer,
+)
+from pv4fad.store.store import Store
+
+CHUNK_BYTES = 8 * 2**20
+ID_BYTES = 16
+MANIFEST_BYTES = 32
+
+
+class DiskStore(Store):
+    """Made by `create` or `open`; `close` (or a `with` block) lets another process have it."""
+
+    def __init__(
+        self, folder: Path, connection: sqlite3.Connection, info: StoreInfo, key: bytes
+    ) -> None:
+        super().__init__(info.party)
+        self.folder = folder
+        self._connection = connection
+        self._info = info
+        self._key = key
+        self._sealer = Sealer(key)
+        self._manifest_key = hmac_digest(key, b"pv4fad manifest", "sha256")
+        # The names are taken from here, not from SQLite's index: one that is damaged there could
+        # seem never to have been written.
+        self._write_ids: dict[str, bytes] = {}
+        self._manifest = 0
+
+    @classmethod
+    def create(
+        cls, folder: Path, party: str, passphrase: Passphrase, cost: ScryptCost | None = None
+    ) -> Self:
+        """A new, empty store in `folder`, which is made if need be and closed to others."""
+        passphrase.require_strength()
+        store_id = secret_bytes(ID_BYTES).hex()
+        info = StoreInfo(store_id, party, cost or ScryptCost(), b"", b"", b"")
+        connection = create_file(folder)
+        with closed_on_error(folder, connection):
+            store = cls(folder, connection, info, new_store_key())
+            store._lock_with(passphrase)
+            store._info = replace(store._info, manifest=store._sealed_manifest())
+            write_new_info(folder, connection, store._info)
+        return store
+
+    @classmethod
+    def open(cls, folder: Path, passphrase: Passphrase) -> Self:
+        """The store in `folder`."""
+        connection, info = open_file(folder)
+        with closed_on_error(folder, connection):
+            lock = passphrase_sealer(passphrase, info.salt, info.cost)
+            try:
+                key = lock.open(info.locked_key, info.label("key"))
+            except StoreError:
+                message = f"wrong passphrase for the store of {info.party} in {folder}"
+                raise StoreError(message) from None
+            store = cls(folder, connection, info, key)
+            store._load_names()
+        return store
+
+    def change_passphrase(self, new: Passphrase) -> None:
+        """From now on the new passphrase opens this store; copies made before keep the old one."""
+        new.require_strength()
+        with self.transaction():
+            self._lock_with(new)
+            with store_errors(self.folder):
+                self._connection.execute(
+                    "UPDATE info SET salt = ?, locked_key = ?",
+                    (self._info.salt, self._info.locked_key),
+                )
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def _read(self, key: str) -> bytes | None:
+        self._require_open()
+        if key not in self._write_ids:
+            return None
+        value, n_found, n_chunks = io.BytesIO(), 0, 0
+        with store_errors(self.folder):
+            rows = self._connection.execute(
+                "SELECT n_chunks, sealed FROM records WHERE name = ? ORDER BY chunk", (key,)
+            )
+            for row in rows:
+                require_types(row, (int, bytes), self._record(key))
+                n_chunks, sealed = row
+                label = self._chunk_label(key, self._write_ids[key], n_found, n_chunks)
+                value.write(self._open_sealed(sealed, label, key))
+                n_found += 1
+        if n_found == 0 or n_found != n_chunks:
+            raise StoreError(f"{self._record(key)} is incomplete")
+        return value.getvalue()
+
+    def _names(self, prefix: str) -> list[str]:
+        self._require_open()
+        return sorted(name for name in self._write_ids if name.startswith(prefix))
+
+    def _write(self, key: str, value: bytes) -> None:
+        self._erase(key)
+        write_id = secret_bytes(ID_BYTES)
+        view = memoryview(value)
+        n_chunks = max(1, -(-len(view) // CHUNK_BYTES))
+        with store_errors(self.folder):
+            for chunk in range(n_chunks):
+                plain = view[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]
+                label = self._chunk_label(key, write_id, chunk, n_chunks)
+                self._connection.execute(
+                    "INSERT INTO records VALUES (?, ?, ?, ?, ?)",
+                    (key, chunk, n_chunks, write_id, self._sealer.seal(plain, label)),
+                )
+        self._write_ids[key] = write_id
+        self._manifest ^= self._manifest_term(key, write_id)
+
+    def _erase(self, key: str) -> None:
+        if key in self._write_ids:
+            with store_errors(self.folder):
+                self._connection.execute("DELETE FROM records WHERE name = ?", (key,))
+            self._manifest ^= self._manifest_term(key, self._write_ids.pop(key))
+
+    def _begin(self) -> None:
+        with store_errors(self.folder):
+            self._connection.execute("BEGIN IMMEDIATE")
+
+    def _commit(self) -> None:
+        with store_errors(self.folder):
+            self._connection.execute("UPDATE info SET manifest = ?", (self._sealed_manifest(),))
+            self._connection.execute("COMMIT")
+
+    def _rollback(self) -> None:
+        try:
+            with store_errors(self.folder):
+                # After some errors, such as a full disk, SQLite has already rolled back; and an
+                # interrupt can come just after the commit.  What counts is what the file says.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                self._load_names()
+        except StoreError:
+            self.close()
+            raise
+
+    def _require_open(self) -> None:
+        with store_errors(self.folder):
+            self._connection.execute("SELECT 1")
+
+    def _lock_with(self, passphrase: Passphrase) -> None:
+        salt = secret_bytes(SALT_BYTES)
+        lock = passphrase_sealer(passphrase, salt, self._info.cost)
+        locked_key = lock.seal(self._key, self._info.label("key"))
+        self._info = replace(self._info, salt=salt, locked_key=locked_key)
+
+    def _record(self, key: str) -> str:
+        return f"store of {self.party} in {self.folder}: record {key}"
+
+    def _chunk_label(self, key: str, write_id: bytes, chunk: int, n_chunks: int) -> Label:
+        return self._info.label("record", key, write_id.hex(), chunk, n_chunks)
+
+    def _open_sealed(self, sealed: bytes, label: Label, key: str) -> bytes:
+        try:
+            return self._sealer.open(sealed, label)
+        except StoreError as error:
+            raise StoreError(f"{self._record(key)}: {error}") from None
+
+    def _manifest_term(self, key: str, write_id: bytes) -> int:
+        term = hmac_digest(self._manifest_key, write_id + key.encode(), "sha256")
+        return int.from_bytes(term, "big")
+
+    def _sealed_manifest(self) -> bytes:
+        plain = self._manifest.to_bytes(MANIFEST_BYTES, "big")
+        return self._sealer.seal(plain, self._info.label("manifest"))
+
+    def _load_names(self) -> None:
+        """Take the names and the manifest from the file, which must agree."""
+        self._write_ids, self._manifest = {}, 0
+        for row in self._connection.execute("SELECT name, write_id FROM records WHERE chunk = 0"):
+            require_types(row, (str, bytes), f"the store in {self.folder}")
+            self._write_ids[row[0]] = row[1]
+            self._manifest ^= self._manifest_term(*row)
+        row = self._connection.execute("SELECT manifest FROM info").fetchone()
+        require_types(row, (bytes,), f"the store in {self.folder}")
+        noted = self._open_sealed(row[0], self._info.label("manifest"), "manifest")
+        if noted != self._manifest.to_bytes(MANIFEST_BYTES, "big"):
+            raise StoreError(
+                f"store of {self.party} in {self.folder}: records were removed, added or put back;"
+                " restore the folder from a backup"
+            )

@@ -1,0 +1,203 @@
+"""The SQLite file below a party's store: location, lock, version, what it says in the clear.
+
+The file is locked while it is open, by SQLite itself, so the lock ends with the process.  Commits
+are durable: the rollback journal is synced before the file and truncated, synced, after it.
+Whatever SQLite or the file system refuses becomes a `StoreError` that names the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pv4fad.errors import ParameterError, StoreError
+from pv4fad.store.sealing import Label, ScryptCost
+
+FILE_NAME = "store.db"
+FORMAT_VERSION = 1
+
+_APPLICATION_ID = 0x50563453  # "PV4S": what SQLite files of ours say they are
+_SCHEMA = (
+    """CREATE TABLE info (
+        store_id TEXT NOT NULL, party TEXT NOT NULL,
+        log2_n INTEGER NOT NULL, r INTEGER NOT NULL, p INTEGER NOT NULL,
+        insecure_fast INTEGER NOT NULL, salt BLOB NOT NULL,
+        locked_key BLOB NOT NULL, manifest BLOB NOT NULL)""",
+    """CREATE TABLE records (
+        name TEXT NOT NULL, chunk INTEGER NOT NULL, n_chunks INTEGER NOT NULL,
+        write_id BLOB NOT NULL, sealed BLOB NOT NULL,
+        UNIQUE (name, chunk))""",
+)
+_INFO_TYPES = (str, str, int, int, int, int, bytes, bytes, bytes)
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """The only row of `info`: nothing in it is secret, and its last three entries are sealed."""
+
+    store_id: str
+    party: str
+    cost: ScryptCost
+    salt: bytes
+    locked_key: bytes
+    manifest: bytes
+
+    def label(self, *what: str | int) -> Label:
+        """Says of something sealed that it belongs to this store."""
+        return ("pv4fad store", FORMAT_VERSION, self.store_id, self.party, *what)
+
+
+def create_file(folder: Path) -> sqlite3.Connection:
+    """A new, locked, empty file, for its owner only; complete once `write_new_info` is done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        # Only a file that is new may be opened and closed here: closing releases all locks of this
+        # process, so it would take an existing store from whoever has it open.
+        with suppress(FileExistsError):
+            os.close(os.open(folder / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise StoreError(f"cannot make a store in {folder}: {error.strerror}") from None
+    connection = _connect(folder)
+    with closed_on_error(folder, connection):
+        if _has_tables(connection):
+            raise StoreError(f"{folder} already holds a store")
+    return connection
+
+
+def write_new_info(folder: Path, connection: sqlite3.Connection, info: StoreInfo) -> None:
+    """Make the file a store, in one transaction: it has its key or does not exist."""
+    connection.execute("BEGIN EXCLUSIVE")
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    cost = (info.cost.log2_n, info.cost.r, info.cost.p, int(info.cost.insecure_fast))
+    row = (info.store_id, info.party, *cost, info.salt, info.locked_key, info.manifest)
+    connection.execute("INSERT INTO info VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.execute("COMMIT")
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)  # SQLite syncs the file, not its name in the folder
+    finally:
+        os.close(descriptor)
+
+
+def open_file(folder: Path) -> tuple[sqlite3.Connection, StoreInfo]:
+    """An existing store file, locked, of our version."""
+    if not (folder / FILE_NAME).is_file():
+        raise StoreError(f"{folder} holds no store ({FILE_NAME} is missing)")
+    # SQLite would open it for reading only, and find out at the first message.
+    if not all(_writable(path) for path in (folder, folder / FILE_NAME)):
+        raise StoreError(f"the store in {folder} cannot be written: no permission")
+    connection = _connect(folder)
+    with closed_on_error(folder, connection):
+        return connection, _read_info(folder, connection)
+
+
+def holds_store(folder: Path) -> bool:
+    """Whether a store was completed in this folder."""
+    if not (folder / FILE_NAME).is_file():
+        return False
+    with closing(_connect(folder)) as connection, store_errors(folder):
+        return _has_tables(connection)
+
+
+def party_of(folder: Path) -> str:
+    """Whose store this is; needs no passphrase."""
+    connection, info = open_file(folder)
+    with closing(connection):
+        return info.party
+
+
+@contextmanager
+def store_errors(folder: Path) -> Iterator[None]:
+    """Errors of SQLite and the file system as `StoreError`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorname", "")
+        if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            reason = "is in use by another process"
+        elif code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA")):
+            reason = "is damaged; restore the folder from a backup"
+        elif code.startswith("SQLITE_FULL"):
+            reason = "cannot grow: the disk is full"
+        else:
+            reason = "cannot be read or written"
+        raise StoreError(f"the store in {folder} {reason} ({error})") from None
+    except UnicodeDecodeError:  # SQLite's error message quotes the damaged part
+        raise StoreError(
+            f"the store in {folder} is damaged; restore the folder from a backup"
+        ) from None
+    except OSError as error:
+        raise StoreError(f"the store in {folder} cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def closed_on_error(folder: Path, connection: sqlite3.Connection) -> Iterator[None]:
+    """Do not keep a file locked that could not be opened."""
+    try:
+        with store_errors(folder):
+            yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+def require_types(row: Any, wanted: tuple[type, ...], where: str) -> None:
+    """A flipped bit can turn a number into a text; SQLite does not mind."""
+    if row is None or tuple(map(type, row)) != wanted:
+        raise StoreError(f"{where} is damaged; restore the folder from a backup")
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    ((n_tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+    return bool(n_tables)
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _connect(folder: Path) -> sqlite3.Connection:
+    uri = (folder / FILE_NAME).absolute().as_uri() + "?mode=rw"
+    with store_errors(folder):
+        # isolation_level None: transactions begin and end where we say.
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False
+        )
+    with closed_on_error(folder, connection):
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which the mode above then keeps
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode = TRUNCATE")
+        connection.execute("PRAGMA synchronous = FULL")
+        # A replaced row is overwritten: a key under an old passphrase must not linger in the file.
+        connection.execute("PRAGMA secure_delete = FAST")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: to the disk, not to its cache
+    return connection
+
+
+def _read_info(folder: Path, connection: sqlite3.Connection) -> StoreInfo:
+    ((application_id,),) = connection.execute("PRAGMA application_id")
+    ((version,),) = connection.execute("PRAGMA user_version")
+    if application_id != _APPLICATION_ID:
+        raise StoreError(f"{folder / FILE_NAME} is not a complete store of this program")
+    if version != FORMAT_VERSION:
+        raise StoreError(
+            f"the store in {folder} has format {version}, this program uses {FORMAT_VERSION}"
+        )
+    row = connection.execute("SELECT * FROM info").fetchone()
+    require_types(row, _INFO_TYPES, f"the store in {folder}")
+    store_id, party, log2_n, r, p, insecure_fast, salt, locked_key, manifest = row
+    try:
+        cost = ScryptCost(log2_n, r, p, bool(insecure_fast))
+    except ParameterError as error:
+        raise StoreError(f"the store in {folder} is damaged: {error}") from None
+    return StoreInfo(store_id, party, cost, salt, locked_key, manifest)

@@ -1,1 +1,0 @@
-"""How encoded messages travel between parties."""

@@ -1,0 +1,1 @@
+"""Check a finished run against a trusted third party."""

@@ -1,0 +1,158 @@
+"""A file of predictions compared with what a trusted third party predicts (protocol.md §9).
+
+    bits      every answer about an account that the payment network holds, against a plain join
+    alerts    the same rule, with answers from that join
+    votes     of the paper's model with sealed labels: of each side, and what they add up to
+
+Decisions of the paper's model are judged side by side; how often that differs from the joint vote
+is counted as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pv4fad.errors import DataError
+from pv4fad.evidence.questions import UNKNOWN
+from pv4fad.evidence.trusted import trusted_bits
+from pv4fad.forest.trusted import TrustedThirdParty
+from pv4fad.lead.judging import VOTES, vote_table
+from pv4fad.lead.new_payments import KEY_SCHEMA, new_payments
+from pv4fad.lead.prepare import bank_directory
+from pv4fad.lead.score import judge_of
+from pv4fad.lead.scoring_job import JobNotes
+from pv4fad.parties.network_stages import Trees
+from pv4fad.parties.party import RunRecords
+from pv4fad.payments.challenge import read_partition
+from pv4fad.payments.loading import load_transactions
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.run.predictions import in_order
+from pv4fad.run.scoring_record import ScoringRecord, require_run
+from pv4fad.store.store import Store
+from pv4fad.verify.comparison import Comparison, joined_atoms
+
+
+@dataclass(frozen=True)
+class ScoredData:
+    """Transactions, the banks' accounts when they were scored, and what was predicted."""
+
+    transactions: pl.DataFrame = field(repr=False)
+    accounts: Mapping[str, pl.DataFrame] = field(repr=False)
+    predictions: pl.DataFrame = field(repr=False)
+    record: ScoringRecord
+
+    @classmethod
+    def read(
+        cls, split: Path, accounts: Mapping[str, pl.DataFrame], predictions: Path, run_id: str
+    ) -> ScoredData:
+        """A test split, and the file that `pv4fad score` made for it with this run."""
+        source = read_partition(split).transactions
+        transactions = load_transactions(source, labels_required=False).frame
+        table = _read(predictions)
+        if set(table["MessageId"]) != set(transactions["MessageId"]):
+            raise DataError(f"{predictions}: not one prediction for each transaction of {source}")
+        record = require_run(predictions, run_id)
+        if record is None:
+            raise DataError(
+                f"{predictions}: their origin cannot be verified: the record file is missing"
+            )
+        columns = VOTES if record.scoring == "votes" else ("Alert", "Level")
+        missing = [name for name in columns if name not in table.columns]
+        if missing:
+            raise DataError(f"{predictions}: has no column {missing[0]}")
+        return cls(transactions, accounts, table, record)
+
+
+def _read(path: Path) -> pl.DataFrame:
+    try:
+        table = pl.read_csv(
+            path,
+            schema_overrides={"MessageId": pl.String, "Score": pl.Float64, "Reasons": pl.String},
+        )
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path}: no readable predictions: {error}") from None
+    if not {"MessageId", "Score"} <= set(table.columns) or table["MessageId"].is_duplicated().any():
+        raise DataError(f"{path}: needs the columns MessageId, each id once, and Score")
+    return table
+
+
+def require_matched_accounts(store: Store, run_id: str, version: str) -> None:
+    """These are the accounts of the match in force."""
+    with store.transaction() as tx:
+        training = RunRecords(tx, run_id)
+        matched = training.of_epoch(training.find_json("key epoch", 0)).get("account file")
+    if matched.decode() != version:
+        raise DataError(
+            f"{store.party}: the account file of the test split is not the one matched last"
+        )
+
+
+def compare_decisions(
+    scored: ScoredData, history: pl.DataFrame, parameters: RunParameters, store: Store
+) -> tuple[Comparison, ...]:
+    """Every bit that is known, and every prediction."""
+    payments, record = new_payments(scored.transactions, history), scored.record
+    directory = bank_directory(scored.accounts)
+    judge = judge_of(store, parameters, payments, directory, record.alert_share)
+    if judge is None or record.learned is None:
+        raise DataError("these predictions are votes, and the run answers questions")
+    keys = pl.DataFrame(payments.keys, schema=KEY_SCHEMA, orient="row")
+    atom_of = joined_atoms(keys, scored.accounts, parameters.atoms)[:, 0]
+    truth = np.stack(
+        [trusted_bits(atom_of, one.atoms, absent=one.absent) for one in judge.sets], axis=1
+    )
+    notes = JobNotes(store, parameters.run_id)
+    known = notes.known_bits(payments.keys, len(judge.sets))
+    told = known != UNKNOWN
+    # A scoring that was not the first since the match knew some answers before.
+    first = record.accounts_known == record.learned.accounts_asked
+    if not first and notes.n_known()[0] != record.accounts_known:
+        raise DataError(
+            "other payments were scored after these: what was known then cannot be told any more"
+        )
+    judge.begin(np.full_like(known, UNKNOWN) if first else known)
+    for number in range(len(judge.sets)):
+        accounts = judge.ask(number)
+        judge.take(number, accounts, truth[accounts, number].astype(np.int64))
+    ours, theirs = in_order(scored.predictions, payments.message_ids), judge.table()
+    return (
+        Comparison.of("bits", known[told], truth[told]),
+        Comparison.of("alerts", *(_column(table, "Alert") for table in (ours, theirs))),
+        Comparison.of("levels", *(_column(table, "Level") for table in (ours, theirs))),
+        _scores(ours, theirs),
+    )
+
+
+def compare_votes(
+    scored: ScoredData, history: pl.DataFrame, trees: Trees, red_labels: NDArray[np.int8]
+) -> tuple[Comparison, ...]:
+    """Every vote of each side, and the scores they lead to."""
+    payments = new_payments(scored.transactions, history)
+    forest = trees.forest
+    keys = pl.DataFrame(payments.keys, schema=KEY_SCHEMA, orient="row")
+    oracle = TrustedThirdParty(forest, joined_atoms(keys, scored.accounts, forest.schema))
+    codes = forest.route(payments.features.values)
+    votes = oracle.votes(codes, payments.key_of, red_labels, trees.green_labels)
+    ours = in_order(scored.predictions, payments.message_ids)
+    theirs = vote_table(payments, trees, codes, votes.sides)
+    return (
+        _scores(ours, theirs),
+        *(Comparison.of(name, _column(ours, name), _column(theirs, name)) for name in VOTES),
+    )
+
+
+def _column(table: pl.DataFrame, name: str) -> NDArray[np.integer]:
+    return table[name].to_numpy()
+
+
+def _scores(ours: pl.DataFrame, theirs: pl.DataFrame) -> Comparison:
+    # The last bits of a probability depend on the machine's arithmetic.
+    ours_, theirs_ = ours["Score"].to_numpy(), theirs["Score"].to_numpy()
+    equal = np.isclose(ours_, theirs_, rtol=1e-9, atol=1e-12)
+    return Comparison("scores", int(equal.sum()), len(theirs_))

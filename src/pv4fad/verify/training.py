@@ -1,0 +1,229 @@
+"""Compare a run with what a trusted third party computes from everybody's data (protocol.md §9).
+
+This sees everything: all data, all stores.  It is for tests and demonstrations, and for nothing
+that is meant to stay private.
+
+    commitment      to what was counted, made again from the payment network's data and seed
+    counts          Σ_j (p_j − q_j) for every sum: exact in every run, noise comes after
+    released        the noisy counts, or the labels of red leaves: equal where there is no noise
+    own             what the payment network keeps of its own: local model, or green labels
+    bits, alerts    of a file of predictions, if one is given (`prediction_verification`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pv4fad.errors import DataError
+from pv4fad.evidence.trusted import trusted_counts
+from pv4fad.forest.trusted import TrustedThirdParty
+from pv4fad.lead.bank_files import load_split
+from pv4fad.lead.commitment import commitment
+from pv4fad.lead.members import party_names
+from pv4fad.lead.new_run import TrainingRecord, read_training_record
+from pv4fad.lead.own_model import OwnModel
+from pv4fad.lead.payments import fingerprint
+from pv4fad.lead.prepare import (
+    PreparedEvidence,
+    PreparedTrees,
+    account_file_fingerprint,
+    bank_directory,
+    prepare_payment_network,
+)
+from pv4fad.lead.site import load_banks
+from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
+from pv4fad.privacy.ledger import read_ledger
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.run.folder import RunFolder
+from pv4fad.store.sealing import Passphrase
+from pv4fad.store.store import Store
+from pv4fad.verify.comparison import Comparison, joined_atoms
+from pv4fad.verify.predictions import (
+    ScoredData,
+    compare_decisions,
+    compare_votes,
+    require_matched_accounts,
+)
+
+Accounts = Mapping[str, pl.DataFrame]
+Stores = Mapping[str, Store]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The comparisons of a run; `noisy` are those that noise may change, and is meant to."""
+
+    epsilon: str
+    exact: tuple[Comparison, ...]
+    noisy: tuple[Comparison, ...]
+
+    @property
+    def has_noise(self) -> bool:
+        return self.epsilon != "none"
+
+    @property
+    def exact_parts_agree(self) -> bool:
+        return all(one.all_equal for one in self.exact)
+
+    @property
+    def all_equal(self) -> bool:
+        return self.exact_parts_agree and all(one.all_equal for one in self.noisy)
+
+
+def verify(
+    split: Path,
+    folder: RunFolder,
+    passphrase: Passphrase,
+    predictions: tuple[Path, Path] | None = None,
+) -> Verification:
+    """Compare the finished run in `folder` with the data it was trained on.
+
+    `predictions`: also compare a file of predictions, made for a test split.
+    """
+    document = folder.require_finished()
+    scored = None
+    if predictions is not None:
+        test, file = predictions
+        scored = ScoredData.read(test, load_banks(test, folder, document), file, document.run_id)
+    tables = load_split(split)
+    accounts = {bank: table.frame for bank, table in tables.accounts.items()}
+    if set(accounts) != set(document.parameters.banks):
+        raise DataError(f"{split} has other banks than the run in {folder.path}")
+    with folder.stores(party_names(document.parameters.banks), passphrase) as stores:
+        committed = bytes.fromhex(document.structure_commitment)
+        transactions = tables.transactions.frame
+        return compare(
+            document.parameters, committed, transactions, accounts, stores, scored=scored
+        )
+
+
+def compare(
+    parameters: RunParameters,
+    committed: bytes,
+    transactions: pl.DataFrame,
+    accounts: Accounts,
+    stores: Stores,
+    *,
+    scored: ScoredData | None = None,
+) -> Verification:
+    """Compare a trained run, given all stores, with everybody's data, and what it has scored."""
+    run_id = parameters.run_id
+    private = read_training_record(stores[PAYMENT_NETWORK], run_id)
+    if fingerprint(transactions) != private.transactions:
+        raise DataError("these are not the transactions that the run was trained on")
+    for bank, frame in accounts.items():
+        _require_same_accounts(stores[bank], run_id, account_file_fingerprint(frame))
+    settings, seed = private.settings, private.seed
+    prepared = prepare_payment_network(transactions, bank_directory(accounts), settings, seed)
+    opened = commitment(prepared.training, bytes.fromhex(private.nonce))
+    same = (Comparison("commitment", int(opened == committed), 1),)
+    if scored is not None:
+        for bank, frame in scored.accounts.items():
+            require_matched_accounts(stores[bank], run_id, account_file_fingerprint(frame))
+    if isinstance(prepared, PreparedEvidence):
+        exact, noisy = _compare_counts(parameters, prepared, accounts, stores)
+    else:
+        exact, noisy = _compare_labels(parameters, prepared, private, accounts, stores)
+    if scored is not None and parameters.mode == "sealed":
+        labels = _red_labels(parameters, stores).popitem()[1]
+        trees = prepared.trees if isinstance(prepared, PreparedTrees) else None
+        if trees is not None:
+            exact += compare_votes(scored, transactions, trees, labels.astype(np.int8))
+    elif scored is not None:
+        network = stores[PAYMENT_NETWORK]
+        exact += compare_decisions(scored, transactions, parameters, network)
+    return Verification(parameters.epsilon, same + exact, noisy)
+
+
+Compared = tuple[tuple[Comparison, ...], tuple[Comparison, ...]]
+
+
+def _compare_counts(
+    parameters: RunParameters, prepared: PreparedEvidence, accounts: Accounts, stores: Stores
+) -> Compared:
+    """The default model."""
+    atoms = joined_atoms(prepared.keys, accounts, parameters.atoms)[:, 0]
+    theirs = trusted_counts(prepared.counted, atoms, prepared.training.sets[0])
+    network = stores[PAYMENT_NETWORK]
+    own, kept = prepared.own, OwnModel.stored(network, parameters.run_id)
+    same_model = own.local.to_bytes() == kept.local.to_bytes()
+    arrays, stored = own.knowledge.to_arrays(), kept.knowledge.to_arrays()
+    # The last bits of a floating-point number depend on the machine's arithmetic.
+    same = [np.allclose(arrays[name], stored[name], rtol=1e-9) for name in arrays]
+    released = _arrays(network, parameters.run_id, "noisy counts")["counts"]
+    exact = (
+        Comparison.of("counts", _shared_sums(parameters, stores), theirs),
+        Comparison("local model", int(same_model), 1),
+        Comparison("own knowledge", sum(same), len(same)),
+    )
+    return exact, (Comparison.of("released counts", released, theirs),)
+
+
+def _compare_labels(
+    parameters: RunParameters,
+    prepared: PreparedTrees,
+    private: TrainingRecord,
+    accounts: Accounts,
+    stores: Stores,
+) -> Compared:
+    """The paper's model."""
+    forest = prepared.trees.forest
+    oracle = TrustedThirdParty(forest, joined_atoms(prepared.keys, accounts, forest.schema))
+    theirs, counting = oracle.counts(prepared.pairs), private.settings.count_config(prepared.labels)
+    green = oracle.green_labels(
+        prepared.codes, prepared.labels, counting.class_weights, counting.label0_rates
+    )
+    kept = _arrays(stores[PAYMENT_NETWORK], parameters.run_id, "green labels")["labels"]
+    labels = oracle.red_labels(theirs)
+    exact = (
+        Comparison.of("counts", _shared_sums(parameters, stores), theirs[:, :-1]),
+        Comparison.of("green leaves", kept, green),
+    )
+    noisy = tuple(
+        Comparison.of(what, ours, labels) for what, ours in _red_labels(parameters, stores).items()
+    )
+    return exact, noisy
+
+
+def _shared_sums(parameters: RunParameters, stores: Stores) -> NDArray[np.int64]:
+    """(groups, sets): Σ_j (p_j − q_j), before any noise."""
+    run_id, t = parameters.run_id, np.uint64(parameters.plain_modulus)
+    total = _arrays(stores[PAYMENT_NETWORK], run_id, "sums")["p"].astype(np.uint64)
+    for bank in parameters.banks:
+        q = _arrays(stores[bank], run_id, "sums")["q"].astype(np.uint64)
+        total = (total + t - q.reshape(total.shape)) % t
+    return parameters.signed(total)
+
+
+def _red_labels(parameters: RunParameters, stores: Stores) -> dict[str, NDArray[np.uint64]]:
+    """The labels of red leaves, by where they come from, (groups, sets + 1) each."""
+    run_id, t = parameters.run_id, np.uint64(parameters.plain_modulus)
+    network, shape = stores[PAYMENT_NETWORK], (parameters.sizes.n_groups, -1)
+    if parameters.mode == "released":
+        labels = _arrays(network, run_id, "labels")["labels"]
+        return {"red leaves": labels.astype(np.uint64).reshape(shape)}
+    own = _arrays(network, run_id, "label share")["p"]
+    return {
+        f"red leaves, with the share of {bank}": (
+            (own + _arrays(stores[bank], run_id, "label share")["b"]) % t
+        ).reshape(shape)
+        for bank in parameters.banks
+    }
+
+
+def _require_same_accounts(store: Store, run_id: str, version: str) -> None:
+    """What a bank spent ε on is in its ledger."""
+    used = {one.account_file for one in read_ledger(store).expenses if one.run_id == run_id}
+    if used != {version}:
+        raise DataError(f"{store.party}: these are not the accounts that the run was trained on")
+
+
+def _arrays(store: Store, run_id: str, name: str) -> dict[str, NDArray[np.integer]]:
+    with store.transaction() as tx:
+        return RunRecords(tx, run_id).get_arrays(name)

@@ -1,0 +1,462 @@
+"""`pv4fad score`, `match refresh`, `keys rotate` and `verify`, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+from tests.lead.small_federation import PASSPHRASE, telling_tables
+
+from pv4fad.cli.learned import VOTES_TELL
+from pv4fad.cli.main import main
+from pv4fad.errors import ParameterError
+from pv4fad.lead.score import checked_share
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.payments.challenge import write_partition, write_scenarios
+from pv4fad.run.scoring_record import ScoringRecord, read_record, record_path
+from pv4fad.store.sealing import insecure_fast_scrypt_for_tests
+
+COLUMNS = ["MessageId", "Score", "Alert", "Level", "LocalScore", "Reasons"]
+OF_VOTES = [
+    "MessageId", "Score", "Label", "Confidence", "GreenVotes", "OrderingVotes", "BeneficiaryVotes",
+    "Reasons",
+]  # fmt: skip
+ALERT_SHARE = 0.1
+IN_PROCESS = ("--workers", "0")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Data with a train and a test split, and a run on it without noise."""
+
+    data: Path
+    run: Path
+
+    @property
+    def form(self) -> Path:
+        return self.data / "scenario01" / "test" / "swift" / "predictions_format.csv"
+
+    def copied_to(self, root: Path) -> Trained:
+        """One that a test may change."""
+        return Trained(
+            shutil.copytree(self.data, root / "data"), shutil.copytree(self.run, root / "run")
+        )
+
+
+def command(*arguments: object) -> None:
+    """A command that must succeed, outside of a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
+        # The cost is kept in the store: commands that only open it are fast, too.
+        patch.setattr("pv4fad.store.disk.ScryptCost", insecure_fast_scrypt_for_tests)
+        patch.setattr(sys, "argv", ["pv4fad", *map(str, arguments)])
+        main()
+
+
+def trained_folder(root: Path, *options: object) -> Trained:
+    """Of three banks two take part."""
+    tables, trained = telling_tables(), Trained(root / "data", root / "run")
+    accounts = {bank: tables.accounts[bank] for bank in ("bank01", "bank02")}
+    scenario = trained.data / "scenario01"
+    write_partition(scenario / "train", tables.train.transactions, accounts)
+    write_partition(scenario / "test", tables.test.transactions, accounts)
+    write_scenarios(trained.data, ["scenario01"])
+    pl.read_csv(trained.form).sample(fraction=1, shuffle=True, seed=5).write_csv(trained.form)
+    fixed = ("--epsilon", "none", *IN_PROCESS)
+    command("train", trained.data, "--out", trained.run, *fixed, *options)
+    return trained
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory) -> Trained:
+    root = tmp_path_factory.mktemp("evidence")
+    return trained_folder(root, "--alert-share", ALERT_SHARE, "--seed", "33")
+
+
+@pytest.fixture(scope="module")
+def scored(evidence, tmp_path_factory) -> tuple[Trained, Path]:
+    """A copy of that run after its first scoring, and the predictions."""
+    root = tmp_path_factory.mktemp("scored")
+    trained, out = evidence.copied_to(root), root / "predictions.csv"
+    command("score", trained.run, trained.data, "--out", out, *IN_PROCESS)
+    return trained, out
+
+
+def record_of(predictions: Path) -> ScoringRecord:
+    record = read_record(predictions)
+    assert record is not None
+    return record
+
+
+def killed(arguments: list, after: str) -> None:
+    """Start a command, and kill it when it has told that a phase is over."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pv4fad", *map(str, arguments)],
+        env=os.environ | {"PV4FAD_PASSPHRASE": PASSPHRASE},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    lines = iter(process.stderr.readline, "")
+    assert any(line.startswith(after) for line in lines)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def has_match(summary: dict) -> bool:
+    """Whether tables were matched, which takes a hundred megabytes; keys sent again take few."""
+    return any(one["phase"] == "match" and one["bytes"] > 10**7 for one in summary["phases"])
+
+
+def compared(pv4fad, trained: Trained, predictions: Path) -> dict[str, tuple[int, int]]:
+    """What `verify` finds: of each kind how many are equal, and how many there are."""
+    code, text, _ = pv4fad(
+        "verify", trained.run, trained.data, "--predictions", predictions, "--json"
+    )
+    result = json.loads(text)
+    found = {
+        one["what"]: (one["equal"], one["total"]) for one in (*result["exact"], *result["noisy"])
+    }
+    assert (code == 0) == result["all_equal"] == all(a == b for a, b in found.values())
+    return found
+
+
+# The default model.
+
+
+def test_predictions_are_alerts_and_reasons_in_own_terms(scored):
+    trained, out = scored
+    table = pl.read_csv(out)
+    assert table.columns == COLUMNS
+    form = pl.read_csv(trained.form)
+    assert table["MessageId"].to_list() == form["MessageId"].to_list()
+    assert out.stat().st_mode & 0o077 == 0
+    assert table["Score"].is_between(0, 1).all()
+    alerts, others = table.filter(pl.col("Alert") == 1), table.filter(pl.col("Alert") == 0)
+    assert alerts.height + others.height == table.height > 100
+    assert alerts["Level"].is_between(1, 3).all()
+    assert others["Level"].unique().to_list() == [0]
+    assert alerts["Score"].min() > others["Score"].max()
+    assert others["Score"].to_list() == others["LocalScore"].to_list()
+    # Of an alert it says whether a bank's record decided, and never which class it has.
+    assert others["Reasons"].is_null().all()
+    assert alerts["Reasons"].is_not_null().all()
+    by_bank = alerts["Reasons"].str.contains("the bank's record", literal=True)
+    assert 0 < by_bank.sum() < alerts.height
+    parts = [part for reasons in alerts["Reasons"] for part in reasons.split("; ") if part]
+    own = {part for part in parts if part != "the bank's record"}
+    feature = re.compile(
+        r"an account with a confirmed anomaly|[a-z_\d]+ [-+.e\d]+ \(usually [-+.e\d]+\)"
+    )
+    assert own
+    assert all(feature.fullmatch(part) for part in own)
+    names = {part.split()[0] for part in own}
+    assert names.isdisjoint({"ordinary", "mild", "severe", "absent", "flag", "flags", "class"})
+
+
+def test_the_record_says_what_was_learned_and_nothing_has_votes(scored):
+    trained, out = scored
+    record, table = record_of(out), pl.read_csv(out)
+    learned = record.learned
+    assert (record.scoring, record.alert_share) == ("decisions", ALERT_SHARE)
+    assert learned.payments == table.height
+    assert learned.alerts == table["Alert"].sum()
+    assert learned.bank_alerts == table["Reasons"].str.contains("the bank's record").sum() > 0
+    assert 0 < learned.payments_asked < learned.payments
+    assert 0 < learned.accounts_asked < learned.accounts
+    assert record.accounts_known == learned.accounts_asked
+    assert 0 < record.accounts_positive < record.accounts_known
+    for file in (out, record_path(out), trained.run / "run.json"):
+        assert "vote" not in file.read_text().lower()
+    assert record_path(out).stat().st_mode & 0o077 == 0
+
+
+def test_killed_twice_and_refused_once_it_ends_with_the_same_predictions(
+    evidence, scored, tmp_path, pv4fad
+):
+    out = tmp_path / "predictions.csv"
+    score = ["score", evidence.run, evidence.data, "--out", out, *IN_PROCESS]
+    killed(score, after="prepare")
+    killed(score, after="match")
+    # A bank answers no more than it wants to.
+    code, _, error = pv4fad(*score, "--bank-layers-per-day", "1")
+    assert code == 2
+    assert "bank01 answers at most 1 layers per table and day" in error
+    assert "the same command carries on" in error
+    assert not out.exists()
+    code, text, error = pv4fad(*score, "--json")
+    assert code == 0
+    summary = json.loads(text)
+    assert not has_match(summary)
+    assert out.read_text() == scored[1].read_text()
+    undisturbed = record_of(scored[1])
+    assert summary["learned"] == undisturbed.learned.model_dump()
+    assert summary["accounts_known"] == undisturbed.accounts_known
+    assert summary["accounts_positive"] == undisturbed.accounts_positive
+    assert "vote" not in (text + error).lower()
+
+
+def test_every_bit_and_alert_equals_the_trusted_third_partys(scored, pv4fad):
+    trained, out = scored
+    found = compared(pv4fad, trained, out)
+    n_payments, record = pl.read_csv(out).height, record_of(out)
+    for what in ("alerts", "levels", "scores"):
+        assert found[what] == (n_payments, n_payments)
+    n_equal, n_bits = found["bits"]
+    assert n_equal == n_bits >= record.learned.accounts_asked > 0
+    code, text, _ = pv4fad("verify", trained.run, trained.data, "--predictions", out)
+    assert code == 0
+    assert "100 % equal" in text
+
+
+def test_one_wrong_alert_and_one_wrong_score_fail_the_verification(scored, tmp_path, pv4fad):
+    trained, out = scored
+    wrong, table = tmp_path / "wrong.csv", pl.read_csv(out)
+    shutil.copy(record_path(out), record_path(wrong))
+    first, second = (pl.int_range(pl.len()) == row for row in (0, 1))
+    table.with_columns(
+        Alert=pl.when(first).then(1 - pl.col("Alert")).otherwise("Alert"),
+        Score=pl.when(second).then(pl.col("Score") + 0.001).otherwise("Score"),
+    ).write_csv(wrong)
+    found = compared(pv4fad, trained, wrong)
+    assert {what: n - equal for what, (equal, n) in found.items() if equal < n} == {
+        "alerts": 1, "scores": 1,
+    }  # fmt: skip
+
+
+def test_predictions_that_cannot_be_compared_are_named(scored, tmp_path, pv4fad):
+    trained, out = scored
+    other, table = tmp_path / "other.csv", pl.read_csv(out)
+
+    def problem() -> str:
+        code, _, error = pv4fad("verify", trained.run, trained.data, "--predictions", other)
+        assert code == 2
+        return " ".join(error.split())
+
+    table.write_csv(other)
+    assert "the record file is missing" in problem()
+    record = record_path(out).read_text()
+    record_path(other).write_text(record.replace(record_of(out).run_id, "0123456789abcdef"))
+    assert "made by the run 0123456789abcdef" in problem()
+    record_path(other).write_text(record)
+    table.head(5).write_csv(other)
+    assert "not one prediction for each transaction" in problem()
+    table.drop("Alert").write_csv(other)
+    assert "has no column Alert" in problem()
+
+
+def test_a_smaller_alert_share_gives_no_more_alerts_and_a_larger_one_is_refused(
+    scored, tmp_path, pv4fad
+):
+    trained, out = scored
+    lower = tmp_path / "lower.csv"
+    score = ["score", trained.run, trained.data, "--out", lower, *IN_PROCESS]
+    code, _, error = pv4fad(*score, "--alert-share", "0.11")
+    assert code == 2
+    assert "alert_share 0.11: the run was trained for 0.1" in error
+    code, text, _ = pv4fad(*score, "--alert-share", "0.02", "--json")
+    assert code == 0
+    before, after, learned = pl.read_csv(out), pl.read_csv(lower), json.loads(text)["learned"]
+    both = before.join(after, on="MessageId", suffix="Lower")
+    assert (both["AlertLower"] <= both["Alert"]).all()
+    assert 0 < after["Alert"].sum() < before["Alert"].sum()
+    assert learned["alerts"] == after["Alert"].sum()
+    # What was known before is not asked for again, and all predictions can be verified still.
+    assert json.loads(text)["accounts_known"] == record_of(out).accounts_known
+    for file in (lower, out):
+        assert all(equal == n for equal, n in compared(pv4fad, trained, file).values())
+
+
+def test_changed_records_need_a_new_match_after_which_everything_is_asked_anew(
+    scored, tmp_path, pv4fad
+):
+    trained = scored[0].copied_to(tmp_path)
+    run, data = trained.run, trained.data
+    file = data / "scenario01" / "test" / "bank02" / "bank_dataset.csv"
+    accounts = pl.read_csv(file, infer_schema=False)
+    flag = pl.when(pl.col("Flags") == "00").then(pl.lit("07")).otherwise(pl.lit("00"))
+    accounts.with_columns(Flags=flag).write_csv(file)
+    second = tmp_path / "second.csv"
+    for arguments in (("score", run, data, "--out", second), ("keys", "rotate", run, data)):
+        code, _, error = pv4fad(*arguments)
+        assert code == 2
+        assert "the account file of bank02 is not the one" in error
+        assert "match refresh" in error
+    killed(["match", "refresh", run, data, *IN_PROCESS], after="prepare")
+    code, text, _ = pv4fad("match", "refresh", run, data, *IN_PROCESS)
+    assert code == 0
+    assert "under new keys" in text
+    assert pv4fad("score", run, data, "--out", second, *IN_PROCESS)[0] == 0
+    record = record_of(second)
+    assert record.accounts_known == record.learned.accounts_asked > 0
+    assert all(equal == n for equal, n in compared(pv4fad, trained, second).values())
+    before, after = pl.read_csv(scored[1]), pl.read_csv(second)
+    assert (before["Score"] != after["Score"]).sum() > 0
+    assert before["LocalScore"].to_list() == after["LocalScore"].to_list()
+
+    # With new keys, and nothing else new, the predictions stay the same.
+    code, text, _ = pv4fad("keys", "rotate", run, data, *IN_PROCESS, "--json")
+    assert code == 0
+    assert [one["phase"] for one in json.loads(text)["phases"]] == ["prepare", "match"]
+    third = tmp_path / "third.csv"
+    assert pv4fad("score", run, data, "--out", third, *IN_PROCESS)[0] == 0
+    assert third.read_text() == second.read_text()
+    assert record_of(third).learned == record.learned
+
+
+# The paper's model.
+
+# A tree that asks about some accounts; trees that vote on both sides.
+PAPER = ("--model", "paper", "--trees", 3, "--height", 3, "--bound", 4)
+DECISIONS = (*PAPER, "--seed", 11)
+VOTES = (*PAPER, "--scoring", "votes", "--seed", 13)
+
+
+def test_decisions_of_the_papers_model_equal_the_trusted_third_partys(tmp_path, pv4fad):
+    trained, out = trained_folder(tmp_path, *DECISIONS), tmp_path / "predictions.csv"
+    code, text, error = pv4fad("score", trained.run, trained.data, "--out", out, *IN_PROCESS)
+    assert code == 0
+    assert "the payment network now knows a bit about" in " ".join(text.split()).lower()
+    table, learned = pl.read_csv(out), record_of(out).learned
+    assert table.columns == COLUMNS
+    assert learned.accounts_asked > 0
+    assert learned.bank_alerts > 0
+    assert "vote" not in (text + error + out.read_text()).lower()
+    assert table.filter(pl.col("Alert") == 0)["Reasons"].is_null().all()
+    found = compared(pv4fad, trained, out)
+    assert all(equal == n > 0 for equal, n in found.values())
+    assert {"bits", "alerts", "levels", "scores", "red leaves"} <= set(found)
+
+
+def test_votes_of_the_papers_model_equal_the_trusted_third_partys_and_warn(tmp_path, pv4fad):
+    trained, out = trained_folder(tmp_path, *VOTES), tmp_path / "predictions.csv"
+    few = ("--batch", "60", "--layers", "2", *IN_PROCESS)
+    code, text, _ = pv4fad("score", trained.run, trained.data, "--out", out, *few)
+    assert code == 0
+    said = " ".join(text.split())
+    assert " ".join(VOTES_TELL.split()) in said
+    assert "Vote totals tell kinds of accounts apart" in (trained.run / "run.json").read_text()
+    table, record = pl.read_csv(out), record_of(out)
+    assert table.columns == OF_VOTES
+    assert (record.scoring, record.learned, record.alert_share) == ("votes", None, None)
+    total = table.select(pl.sum_horizontal("^.*Votes$")).to_series()
+    assert (total / 3 == table["Score"]).all()
+    assert all(table[f"{side}Votes"].sum() for side in ("Ordering", "Beneficiary"))
+    found = compared(pv4fad, trained, out)
+    assert all(equal == n > 0 for equal, n in found.values())
+    assert {"scores", "GreenVotes", "OrderingVotes", "BeneficiaryVotes"} <= set(found)
+
+
+def test_the_papers_model_has_no_alert_share():
+    paper = TrainingSettings(epsilon="1", model="paper")
+    assert checked_share(None, paper) is None
+    with pytest.raises(ParameterError, match="alert_share: the paper's model"):
+        checked_share(0.001, paper)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 0.0021])
+def test_an_alert_share_is_above_0_and_at_most_that_of_the_run(share):
+    settings = TrainingSettings(epsilon="1")
+    assert checked_share(None, settings) == checked_share(0.002, settings) == 0.002
+    assert checked_share(0.001, settings) == 0.001
+    with pytest.raises(ParameterError, match=f"alert_share {share}: the run was trained for 0.002"):
+        checked_share(share, settings)
+
+
+# Mistakes.
+
+
+@pytest.fixture
+def copied(evidence, tmp_path):
+    """Data and run that a test may change."""
+    trained = evidence.copied_to(tmp_path)
+    return trained.data, trained.run, tmp_path / "predictions.csv"
+
+
+def refused(pv4fad, copied, *options) -> str:
+    data, run, out = copied
+    code, _, error = pv4fad("score", run, data, "--out", out, *options)
+    assert code == 2
+    assert not out.exists()
+    return " ".join(error.split())
+
+
+def test_an_unfinished_run_is_not_scored_with(copied, pv4fad):
+    document = copied[1] / "run.json"
+    document.write_text(document.read_text().replace('"finished"', '"unfinished"', 1))
+    assert "not finished: carry on with pv4fad train" in refused(pv4fad, copied)
+
+
+def test_other_training_data_is_refused(copied, pv4fad):
+    file = copied[0] / "scenario01" / "train" / "swift" / "swift_transaction_train_dataset.csv"
+    file.write_text(file.read_text().rstrip("\n").rsplit("\n", 1)[0] + "\n")
+    assert "does not hold the transactions that the run was trained on" in refused(pv4fad, copied)
+
+
+def test_other_banks_are_refused(copied, pv4fad):
+    file = copied[0] / "scenario01" / "test" / "partitions.json"
+    clients = json.loads(file.read_text())
+    clients["bank03"] = clients["bank01"]
+    file.write_text(json.dumps(clients))
+    assert "the run in" in refused(pv4fad, copied)
+
+
+def test_without_a_test_split_there_is_nothing_to_score(copied, pv4fad):
+    shutil.rmtree(copied[0] / "scenario01" / "test")
+    assert "has no test split" in refused(pv4fad, copied)
+
+
+def test_one_split_is_not_enough(copied, pv4fad):
+    data, run, out = copied
+    split = (data / "scenario01" / "test", run, out)
+    assert "name the folder that holds train and test" in refused(pv4fad, split)
+
+
+def test_a_form_that_does_not_fit_is_refused(copied, pv4fad):
+    form = copied[0] / "scenario01" / "test" / "swift" / "predictions_format.csv"
+    ids = pl.read_csv(form)
+    for wrong, problem in (
+        (ids.head(-1), "is missing"),
+        (pl.concat([ids, ids.head(1)]), "is listed twice"),
+        (ids.with_columns(MessageId=pl.lit("M") + pl.col("MessageId")), "not among the"),
+        (ids.rename({"MessageId": "Id"}), "column MessageId"),
+    ):
+        wrong.write_csv(form)
+        assert problem in refused(pv4fad, copied)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--batch", "0"), "batch 0"),
+        (("--layers", "0"), "layers 0"),
+        (("--workers", "-1"), "workers"),
+        (("--scenario", "other"), "has no scenario 'other'"),
+        (("--alert-share", "0"), "alert_share 0.0"),
+    ],
+)
+def test_a_bad_option_is_named(copied, pv4fad, options, problem):
+    assert problem in refused(pv4fad, copied, *options)
+
+
+def test_predictions_are_not_overwritten(copied, pv4fad):
+    data, run, out = copied
+    out.write_text("precious")
+    code, _, error = pv4fad("score", run, data, "--out", out)
+    assert code == 2
+    assert "is there already" in error
+    assert out.read_text() == "precious"
+    code, _, error = pv4fad("score", run, data, "--out", out.parent / "nowhere" / "p.csv")
+    assert code == 2
+    assert "there is no folder" in error

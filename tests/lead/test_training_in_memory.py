@@ -1,0 +1,185 @@
+"""Runs from data frames, with stores in memory: both models equal the trusted third party."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from pv4fad.lead.members import assemble, party_names
+from pv4fad.lead.new_run import NewRun, begin_run, prepare_run
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
+from pv4fad.run.meter import Meter, messages_of_phases
+from pv4fad.store.store import MemoryStore
+from pv4fad.verify.training import compare
+from pv4fad.workers import WorkerPool
+
+SEED = 987654321987654323
+PAPER = {"model": "paper", "trees": 5, "height": 3, "bound": 4}
+MODELS = {
+    "evidence": TrainingSettings(epsilon="none", seed=SEED),
+    "evidence, coarse": TrainingSettings(
+        epsilon="none", seed=SEED, sets="coarse", absent="ordinary"
+    ),
+    "paper, decisions": TrainingSettings(epsilon="none", seed=SEED, **PAPER),
+    "paper, votes": TrainingSettings(epsilon="none", seed=SEED, scoring="votes", **PAPER),
+}
+
+
+@dataclass
+class Run:
+    """A trained run: what was prepared, the stores, what the meter saw."""
+
+    new: NewRun
+    accounts: dict
+    stores: dict[str, MemoryStore]
+    meter: Meter
+    reports: list
+
+    def arrays(self, party: str, name: str) -> dict[str, np.ndarray]:
+        with self.stores[party].transaction() as tx:
+            return RunRecords(tx, self.new.parameters.run_id).get_arrays(name)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def run(tables, model):
+    accounts = {bank: tables.accounts[bank] for bank in ("bank01", "bank02")}
+    new = prepare_run(tables.train.transactions, accounts, MODELS[model])
+    stores = {party: MemoryStore(party) for party in party_names(accounts)}
+    reports: list = []
+    with WorkerPool(0) as pool:
+        federation = assemble(stores, new.records, pool, first_limit="none")
+        meter = Meter(new.parameters, reports.append)
+        begin_run(federation, new, meter)
+        meter.stop()
+    return Run(new, accounts, stores, meter, reports)
+
+
+@pytest.fixture
+def verification(run, tables):
+    """Compares again, after a test has changed something; the stores are put back."""
+    before = {party: dict(store._records) for party, store in run.stores.items()}
+
+    def again(commitment=run.new.commitment):
+        return compare(
+            run.new.parameters, commitment, tables.train.transactions, run.accounts, run.stores
+        )
+
+    yield again
+    for party, store in run.stores.items():
+        store._records = before[party]
+
+
+def test_all_that_was_computed_equals_the_trusted_third_party(run, model, verification):
+    result = verification()
+    assert result.all_equal
+    compared = {one.what: one.total for one in (*result.exact, *result.noisy)}
+    sizes = run.new.parameters.sizes
+    assert compared.pop("commitment") == 1
+    assert compared.pop("counts") == sizes.n_sums
+    if model.startswith("evidence"):
+        assert compared.pop("released counts") == sizes.n_sums == 18 * len(run.new.training.sets[0])
+        assert compared.pop("local model") == 1
+        assert compared.pop("own knowledge") > 5
+    else:
+        assert compared.pop("green leaves") == run.new.training.trees.forest.n_green
+        red = [total for what, total in compared.items() if what.startswith("red leaves")]
+        assert red == [sizes.n_leaves] * (1 if model == "paper, decisions" else 2)
+        compared = {what: 0 for what in compared if not what.startswith("red leaves")}
+    assert not compared
+
+
+def test_there_is_something_to_compare(run, model):
+    """Accounts of all kinds count; the labels of red leaves are not all the same."""
+    assert run.new.training.counts.n_path.any()
+    if model == "evidence":
+        counts = run.arrays(PAYMENT_NETWORK, "noisy counts")["counts"]
+        present, mild, severe = counts.sum(axis=0)
+        assert min(mild, severe) > 0
+        assert mild + severe < present < run.new.training.counts.n_path.sum()
+    elif model == "evidence, coarse":
+        assert run.arrays(PAYMENT_NETWORK, "noisy counts")["counts"].sum() > 0
+    elif model == "paper, decisions":
+        labels = run.arrays(PAYMENT_NETWORK, "labels")["labels"]
+        assert 0 < labels.sum() < len(labels)
+
+
+WRONG = {
+    "evidence": {
+        (PAYMENT_NETWORK, "sums", "p"): "counts",
+        ("bank02", "sums", "q"): "counts",
+        (PAYMENT_NETWORK, "noisy counts", "counts"): "released counts",
+        (PAYMENT_NETWORK, "own knowledge", "rows"): "own knowledge",
+        (PAYMENT_NETWORK, "own knowledge", "hazard"): "own knowledge",
+    },
+    "evidence, coarse": {(PAYMENT_NETWORK, "noisy counts", "counts"): "released counts"},
+    "paper, decisions": {
+        (PAYMENT_NETWORK, "sums", "p"): "counts",
+        ("bank02", "sums", "q"): "counts",
+        (PAYMENT_NETWORK, "labels", "labels"): "red leaves",
+        (PAYMENT_NETWORK, "green labels", "labels"): "green leaves",
+    },
+    "paper, votes": {("bank02", "label share", "b"): "red leaves, with the share of bank02"},
+}
+
+
+def test_one_wrong_value_is_noticed(run, model, verification):
+    """Each of these, and another commitment; a comparison takes a while, so all in one."""
+    for position, (party, record, array) in enumerate(WRONG[model]):
+        with run.stores[party].transaction() as tx:
+            records = RunRecords(tx, run.new.parameters.run_id)
+            values = {name: one.copy() for name, one in records.get_arrays(record).items()}
+            flat = values[array].reshape(-1)
+            flat[position] = 1 - flat[position] if flat.max() <= 1 else flat[position] + 1
+            records.put_arrays(record, **values)
+    result = verification(bytes(32))
+    assert not result.all_equal
+    unequal = Counter({one.what: one.total - one.equal for one in (*result.exact, *result.noisy)})
+    assert +unequal == Counter(["commitment", *WRONG[model].values()])
+
+
+def test_the_seed_is_with_the_payment_network_only(run):
+    seed = str(SEED).encode()
+    holders = {
+        party
+        for party, store in run.stores.items()
+        if any(seed in (store.get(name) or b"") for name in store.keys(""))
+    }
+    assert holders == {PAYMENT_NETWORK}
+
+
+def test_every_phase_has_as_many_messages_as_the_parameters_say(run, model):
+    totals = messages_of_phases(run.new.parameters)
+    assert {cost.phase: cost.messages for cost in run.meter.phases} == totals
+    over = [one.cost.phase for one in run.reports if one.is_over and one.total]
+    assert list(dict.fromkeys(over)) == [phase for phase, n in totals.items() if n]
+    # The default model has no comparison: the sum over all banks is what is released.
+    assert ("compare" in over) == model.startswith("paper")
+
+
+def test_bytes_by_kind_add_up_to_bytes_by_phase(run):
+    meter = run.meter
+    assert sum(one.bytes for one in meter.traffic) == sum(one.bytes for one in meter.phases)
+    planes = [one for one in meter.traffic if one.kind == "encrypted-table"]
+    assert [(one.sender, one.receiver, one.messages) for one in planes] == [
+        (PAYMENT_NETWORK, "bank", 2)
+    ]
+
+
+def test_work_is_timed_where_it_is_done(run):
+    seconds = {cost.phase: cost.seconds for cost in run.meter.phases}
+    assert all(cost.seconds > 0 for cost in run.meter.phases if cost.messages)
+    assert seconds["prepare"] == 0
+
+
+def test_a_resumed_meter_goes_on_from_what_was_spent(run):
+    meter = run.meter
+    again = Meter(run.new.parameters, lambda _: None, phases=meter.phases, traffic=meter.traffic)
+    assert again.phases == meter.phases
+    assert again.traffic == meter.traffic

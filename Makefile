@@ -48,7 +48,7 @@ format: $(READY)  ## format the code and fix what the linter can
 	@$(BIN)/ruff check --fix .
 
 docs: $(READY)  ## write the pages that are made from the code
-	@$(BIN)/python -m pv4fad.cli.reference > docs/configuration.md
+	@$(BIN)/python -m pv4fad.cli.reference > docs/operate/configuration.md
 
 bench: $(READY)  ## measure the speed on this machine
 	@$(BIN)/pv4fad bench match

@@ -17,8 +17,8 @@ from pv4fad.protocol.wire import Message
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-PROTOCOL = ROOT / "docs" / "protocol.md"
-GLOSSARY = ROOT / "docs" / "glossary.md"
+PROTOCOL = ROOT / "docs" / "understand" / "protocol.md"
+GLOSSARY = ROOT / "docs" / "understand" / "glossary.md"
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -76,10 +76,14 @@ def test_links_lead_somewhere(page):
 
 def test_every_page_is_in_the_index():
     index = ROOT / "docs" / "README.md"
-    decisions = ROOT / "docs" / "decisions" / "README.md"
-    for contents in (index, decisions):
-        linked = {(contents.parent / one).resolve() for one in _LINK.findall(contents.read_text())}
-        assert set(contents.parent.glob("*.md")) - {contents} <= linked
+    decisions = ROOT / "docs" / "understand" / "decisions" / "README.md"
+    pages = set(index.parent.rglob("*.md")) - {index}
+    linked = {
+        (contents.parent / link).resolve()
+        for contents in (index, decisions)
+        for link in _LINK.findall(contents.read_text())
+    }
+    assert pages <= linked
 
 
 def shown_commands(page: Path) -> set[str]:
@@ -125,8 +129,8 @@ def test_functions_in_the_protocol_table_exist():
 
 
 def kinds_in_code() -> set[str]:
-    for module in pkgutil.iter_modules(pv4fad.protocol.__path__):
-        importlib.import_module(f"pv4fad.protocol.{module.name}")
+    for module in pkgutil.walk_packages(pv4fad.protocol.__path__, "pv4fad.protocol."):
+        importlib.import_module(module.name)
     return {
         cls.kind
         for cls in Message.__subclasses__()

@@ -1,6 +1,6 @@
-"""docs/configuration.md, made of the models themselves: `make docs` writes it, a test compares.
+"""The page docs/operate/configuration.md, made of the models; `make docs` writes it.
 
-python -m pv4fad.cli.reference > docs/configuration.md
+python -m pv4fad.cli.reference > docs/operate/configuration.md
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
     ),
     (
         "Private slots of a bank",
-        "`slots.toml`, one table `[slots.NAME]` for each slot ([forest](forest.md)).",
+        "`slots.toml`, one table `[slots.NAME]` for each slot ([forest](../understand/forest.md)).",
         SlotPredicate,
     ),
     ("A deployed party", "`party.toml` ([deployment](deployment.md)).", PartySettings),

@@ -190,7 +190,7 @@ def _settings_text(new: NewParty) -> str:
     lines = [f"{name} = {_toml(value)}" for name, value in entries.items()]
     if new.role == "payment-network":
         training = [
-            "[training]  # every option of docs/training.md but those of one machine",
+            "[training]  # every option of docs/operate/training.md but those of one machine",
             f"epsilon = {_toml(new.epsilon or '1')}",
         ]
         lines += ["", *(training if new.epsilon else (f"# {line}" for line in training))]

@@ -72,7 +72,7 @@ class PartySettings(ValidatedModel):
     layers: int = Field(default=Batching().layers, ge=1)
     """The payment network, votes only: banks are asked for a multiple of so many layers."""
     training: TrainingSettings | None = None
-    """The payment network: how to train (docs/training.md)."""
+    """The payment network: how to train (docs/operate/training.md)."""
 
     @field_validator("training", mode="before")
     @classmethod

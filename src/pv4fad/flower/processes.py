@@ -57,7 +57,9 @@ def superlink(folder: PartyFolder, settings: PartySettings, station: Path) -> It
     host, port = settings.listens_at
     for name in ("keys/superlink.crt", "keys/superlink.key", settings.root_certificate):
         if not folder.file(name).is_file():
-            raise DataError(f"{folder.file(name)}: is missing (docs/deployment.md, certificates)")
+            raise DataError(
+                f"{folder.file(name)}: is missing (docs/operate/deployment.md, certificates)"
+            )
     arguments = [
         "flower-superlink",
         *("--ssl-ca-certfile", str(folder.file(settings.root_certificate))),

@@ -24,7 +24,7 @@ _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
     (
         "Training",
         "Options of `pv4fad train`, and keys of its `--config` file (TOML, dashes instead of"
-        " underscores); the command line wins.",
+        " underscores). The command line overrides the file.",
         TrainingOptions,
     ),
     (
@@ -39,12 +39,15 @@ _LIBRARY = (ForestConfig, RandomShape, ConditionConfig, CountConfig)
 
 def configuration_reference() -> str:
     """The whole page."""
-    parts = ["# Configuration", "Made by `make docs` from the models that check it."]
+    parts = [
+        "# Configuration",
+        "`make docs` writes this page from the models that check the configuration.",
+    ]
     for title, what, model in _FILES:
         parts += [f"## {title}", what, *_section(model)]
     parts += [
         "## In Python",
-        "What the options of the paper's model build, for who builds it directly.",
+        "What the options of the paper's model make, if you build a forest yourself.",
     ]
     for model in _LIBRARY:
         parts += [f"### `{model.__module__}.{model.__name__}`", *_section(model)]

@@ -120,6 +120,15 @@ def test_dotted_names_in_the_docs_exist(page):
             resolve(name)
 
 
+@_IN_DOCS
+def test_what_python_in_the_docs_imports_exists(page):
+    for block in _FENCE.findall(page.read_text()):
+        imports = re.findall(r"^(?:>>> )?from (pv4fad[\w.]*) import (.*)$", block, re.MULTILINE)
+        for module, names in imports:
+            for name in names.split(", "):
+                resolve(f"{module}.{name}")
+
+
 def test_functions_in_the_protocol_table_exist():
     table = rows(sections(PROTOCOL)["10. From the paper to the code"])
     names = [name for row in table for name in _CODE.findall(row[1])]

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.lead.federation import Federation
-from pv4fad.parties.party import Party, RunRecords
+from pv4fad.parties.party import Party
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.protocol.wire import Message
 from pv4fad.run.meter import Meter, messages_of_phases
 from pv4fad_bench.harness import (

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from pv4fad.errors import DataError
-from pv4fad.parties.party import PAYMENT_NETWORK
 from pv4fad.payments.schema import ACCOUNT_SCHEMA, TRANSACTION_SCHEMA
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 
 PAGE = Path(__file__).parents[2] / "docs" / "quickstart.md"
 

@@ -13,7 +13,7 @@ from tests.lead.small_federation import PASSPHRASE, write_two_banks
 
 from pv4fad.cli.main import main
 from pv4fad.errors import WorkerError
-from pv4fad.parties.party import RunRecords
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.run.folder import RunFolder
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import read_key_file

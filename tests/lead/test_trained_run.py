@@ -22,7 +22,7 @@ from pv4fad.evidence.trusted import trusted_bits
 from pv4fad.lead.scoring_job import UNKNOWN, JobNotes
 from pv4fad.lead.trained_run import TrainedRun
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.parties.scoring_tables import AskedSet
+from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.store.store import MemoryStore
 
 

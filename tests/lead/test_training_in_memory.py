@@ -9,7 +9,8 @@ import pytest
 from pv4fad.lead.members import assemble, party_names
 from pv4fad.lead.new_run import NewRun, begin_run, prepare_run
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.run.meter import Meter, messages_of_phases
 from pv4fad.store.store import MemoryStore
 from pv4fad.verify.training import compare

@@ -14,19 +14,17 @@ from tests.protocol.test_default_views import recorded
 import pv4fad.parties.bank
 from pv4fad.errors import BudgetError, DataError, OrderError, ParameterError, ProtocolError
 from pv4fad.hashing.table_size import TableLayout
-from pv4fad.parties.bank_scoring import BankScoring
-from pv4fad.parties.party import Party, RunRecords
+from pv4fad.parties.party import Party
 from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit, spend
 from pv4fad.privacy.pairwise import PairwiseKey
-from pv4fad.protocol.messages import (
-    EncryptedTable,
-    LabelMasks,
-    MaskedProducts,
-    NoisySums,
-    RunProposal,
-)
+from pv4fad.protocol.compare.messages import LabelMasks
+from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
+from pv4fad.protocol.match.messages import EncryptedTable
 from pv4fad.protocol.parameters import RunParameters, TablePlan
-from pv4fad.protocol.scoring_messages import ScoreQuery
+from pv4fad.protocol.propose.messages import RunProposal
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.bank import BankScoring
+from pv4fad.protocol.score.messages import ScoreQuery
 from pv4fad.protocol.wire import Address, decode
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool
@@ -190,7 +188,7 @@ def test_the_noise_has_the_scale_of_the_run(run, monkeypatch, noise, mechanism, 
     """ε, Δ, honest banks and number of sums reach the mechanism, which has its own tests."""
     asked = []
     monkeypatch.setattr(
-        pv4fad.parties.bank_release, mechanism, lambda *a: asked.append(a) or "drawn"
+        pv4fad.protocol.count.bank, mechanism, lambda *a: asked.append(a) or "drawn"
     )
     parameters = run.world.parameters.model_copy(update={"noise": noise, "epsilon": "3/4"})
     (bank, *_) = run.world.federation.banks

@@ -17,15 +17,15 @@ from tests.protocol.world import BICS, OUTSIDER_BIC, bank_name, bare_id, make_fe
 from pv4fad.evidence.cells import N_CELLS, CountedAccounts
 from pv4fad.evidence.classes import counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
-from pv4fad.lead.federation import Federation, run_parameters
+from pv4fad.lead.federation import Federation
 from pv4fad.lead.prepare import cell_counts
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.network_stages import TrainingInput
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import AskedSet, Round
 from pv4fad.privacy.epsilon import Epsilon
+from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.inputs import AskedSet, Round
 from pv4fad.protocol.tables import AccountKey, assign_tables
 
 MODES = ("routed", "broadcast", "mixed")

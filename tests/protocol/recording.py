@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from tests.protocol.world import KnownNoiseBank, World, make_world
 
-from pv4fad.parties.party import Party, RunRecords
+from pv4fad.parties.party import Party
 from pv4fad.privacy.pairwise import PairwiseKey
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.protocol.wire import Address, Message, decode, encode
 from pv4fad.store.store import MemoryStore
 

@@ -37,15 +37,16 @@ from tests.protocol.world import KnownNoiseBank
 
 import pv4fad.he.sanitise
 import pv4fad.parties.bank
-import pv4fad.parties.bank_scoring
 import pv4fad.protocol.count
 import pv4fad.protocol.match
 import pv4fad.protocol.score
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import AskedSet, Round
-from pv4fad.protocol.messages import BlindedIndicators, MaskedProducts, NoisyCounts, NoisySums
+import pv4fad.protocol.score.bank
+from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
+from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import digest_of
-from pv4fad.protocol.scoring_messages import ScoreQuery, ScoreReply
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.inputs import AskedSet, Round
+from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.wire import Message, decode
 
 ASKED = AskedSet((1, 2), True)
@@ -271,7 +272,7 @@ MASKS = {
     "pairwise masks of the sums": (pv4fad.parties.bank, "pairwise_mask", no_mask, sums_per_bank),
     "ρ of the questions": (pv4fad.protocol.score, "_fresh", no_fresh, opened_queries),
     "pairwise masks of the answers": (
-        pv4fad.parties.bank_scoring,
+        pv4fad.protocol.score.bank,
         "pairwise_mask",
         no_mask,
         bits_of_one_bank,
@@ -303,7 +304,7 @@ def test_no_mask_of_answers_is_used_twice_and_all_are_bound_to_the_parameters(mo
     """Two answers under one mask would tell their difference."""
     world, _ = world_with_noise(3)
     world.train()
-    made = spy_on_masks(monkeypatch, pv4fad.parties.bank_scoring)
+    made = spy_on_masks(monkeypatch, pv4fad.protocol.score.bank)
     for _ in range(2):
         world.ask(questions_of(world), ASKED)
     by_bank = {

@@ -9,10 +9,10 @@ from tests.protocol.world import scoring_input
 
 from pv4fad.errors import OrderError, ProtocolError
 from pv4fad.evidence.trusted import trusted_bits
-from pv4fad.parties import network_queries
-from pv4fad.parties.scoring_tables import AskedSet, Round, ScoringInput
-from pv4fad.protocol.score import bit_queries
-from pv4fad.protocol.scoring_messages import ScoreReply
+from pv4fad.protocol.score import queries as network_queries
+from pv4fad.protocol.score.inputs import AskedSet, Round, ScoringInput
+from pv4fad.protocol.score.messages import ScoreReply
+from pv4fad.protocol.score.steps import bit_queries
 from pv4fad.protocol.wire import decode
 
 OF_CLASSES = (AskedSet((2,), False), AskedSet((2,), True), AskedSet((1, 2), True))

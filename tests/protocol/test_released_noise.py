@@ -15,8 +15,8 @@ from tests.protocol.recording import Recording, record
 from tests.protocol.test_views import of_kind, sent_with
 
 import pv4fad.parties.bank
-from pv4fad.parties.bank_release import draw_noise
-from pv4fad.protocol.messages import NoisyCounts, NoisySums
+from pv4fad.protocol.count.bank import draw_noise
+from pv4fad.protocol.count.messages import NoisyCounts, NoisySums
 
 RELEASES = 40
 Z = 5.0  # a false alarm in 1.7 million looks

@@ -16,8 +16,8 @@ from tests.protocol.world import (
 )
 
 from pv4fad.errors import OrderError
-from pv4fad.parties.scoring_tables import AskedSet, Round
 from pv4fad.payments.schema import FLAG_CODES
+from pv4fad.protocol.score.inputs import AskedSet, Round
 
 # Mixed: a table for each bank, and one that all banks get.
 MIXED = {"seed": 6, "n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}

@@ -26,16 +26,17 @@ from tests.protocol.uniformity import are_uniform_and_fresh
 from tests.protocol.world import World, scoring_input
 
 import pv4fad.he.sanitise
-import pv4fad.parties.bank_scoring
 import pv4fad.protocol.score
+import pv4fad.protocol.score.bank
 from pv4fad.forest.tree import Side
 from pv4fad.forest.votes import reached_groups
 from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
-from pv4fad.parties.scoring_tables import ShareBlocks
 from pv4fad.protocol.parameters import digest_of
-from pv4fad.protocol.scoring_messages import BlindedSetShares, ScoreQuery, ScoreReply
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.messages import BlindedSetShares, ScoreQuery, ScoreReply
+from pv4fad.protocol.score.tables import ShareBlocks
 
 SEALED = {"n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}
 LAYERS = 2
@@ -269,7 +270,7 @@ MASKS = {
         without(lambda rows: rows == LAYERS),
         bank_answers,
     ),
-    "pairwise masks": (pv4fad.parties.bank_scoring, "pairwise_mask", no_mask, votes_of_one_bank),
+    "pairwise masks": (pv4fad.protocol.score.bank, "pairwise_mask", no_mask, votes_of_one_bank),
 }
 
 
@@ -304,7 +305,7 @@ def test_a_query_that_is_made_anew_has_new_masks(run):
 def test_no_mask_is_used_twice_and_all_are_bound_to_the_parameters(monkeypatch):
     """Two answers under one mask would tell their difference."""
     world = again(trained(seed=6, **SEALED))
-    made = spy_on_masks(monkeypatch, pv4fad.parties.bank_scoring)
+    made = spy_on_masks(monkeypatch, pv4fad.protocol.score.bank)
     data = scoring_input(world, rows_of(world.case, few(world)))
     for _ in range(2):
         world.federation.score(world.parameters.run_id, data)

@@ -28,9 +28,10 @@ from tests.protocol.uniformity import is_uniform
 from pv4fad.he.keys import Encryptor, Evaluator, PublicKey
 from pv4fad.he.ring import Ring
 from pv4fad.he.sanitise import Sanitiser
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
-from pv4fad.protocol.messages import MaskedProducts, NoisyCounts, NoisySums
-from pv4fad.protocol.scoring_messages import ScoreQuery, ScoreReply
+from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.randomness import secret_residues
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.protocol.world import MODES, KnownNoiseBank, make_world
 
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import stored_forest
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.tables import stored_forest
 from pv4fad.workers import WorkerPool
 
 # Two banks with a table for each and a broadcast table: `test_views`.  Everything: slow, below.

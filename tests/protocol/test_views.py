@@ -19,15 +19,10 @@ import pv4fad.protocol.count
 import pv4fad.protocol.match
 from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
-from pv4fad.protocol.leaves import masked_leaves
-from pv4fad.protocol.messages import (
-    BlindedIndicators,
-    BlindedSums,
-    LabelMasks,
-    MaskedProducts,
-    NoisySums,
-    SharedLabels,
-)
+from pv4fad.protocol.compare.messages import BlindedSums, LabelMasks, SharedLabels
+from pv4fad.protocol.compare.steps import masked_leaves
+from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
+from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import digest_of
 
 

@@ -13,19 +13,19 @@ from pv4fad.forest.pairs import AccountIndex, CountConfig, KeptPairs, choose_pai
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.hashing.table_size import TableLayout
-from pv4fad.lead.federation import Federation, match_parameters, run_parameters
+from pv4fad.lead.federation import Federation
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
-from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.identity import Identity
-from pv4fad.parties.network_stages import TrainingInput, Trees
-from pv4fad.parties.party import RunRecords
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.parties.scoring_tables import ScoringInput
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput, Trees, match_parameters, run_parameters
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
+from pv4fad.protocol.score.inputs import ScoringInput
 from pv4fad.protocol.tables import assign_tables
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool

@@ -17,19 +17,22 @@ from pv4fad.cli.console import err, out
 from pv4fad.evidence.cells import N_CELLS, N_HIT_CELLS, CountedAccounts
 from pv4fad.evidence.classes import CLASSES, counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
-from pv4fad.lead.federation import Federation, run_parameters
+from pv4fad.lead.federation import Federation
 from pv4fad.lead.prepare import cell_counts
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.identity import Identity
-from pv4fad.parties.network_stages import TrainingInput
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK, Party, RunRecords
+from pv4fad.parties.party import Party
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.parties.scoring_tables import AskedSet, Round, Tables
 from pv4fad.payments.identity import canonical_account, qualified_key
 from pv4fad.privacy.ledger import set_limit
-from pv4fad.protocol.scoring_messages import ScoreReply
+from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.match.bank_accounts import BankRecords
+from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.inputs import AskedSet, Round
+from pv4fad.protocol.score.messages import ScoreReply
+from pv4fad.protocol.score.tables import Tables
 from pv4fad.protocol.tables import assign_tables
 from pv4fad.protocol.wire import Message
 from pv4fad.store.store import MemoryStore

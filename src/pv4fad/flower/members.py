@@ -19,10 +19,11 @@ from pv4fad.lead.bank_files import load_bank
 from pv4fad.lead.prepare import bank_records
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.identity import Identity
-from pv4fad.parties.party import AGGREGATOR, BANK, RunRecords
-from pv4fad.protocol.messages import RunProposal
+from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.messages import RunProposal
+from pv4fad.protocol.roles import AGGREGATOR, BANK
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.protocol.wire import Message, decode
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool

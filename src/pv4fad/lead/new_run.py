@@ -19,7 +19,7 @@ import polars as pl
 from pv4fad.errors import DataError
 from pv4fad.forest.forest_file import NONCE_BYTES
 from pv4fad.lead.commitment import commitment
-from pv4fad.lead.federation import LedFederation, run_parameters
+from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.own_model import OwnModel
 from pv4fad.lead.payments import fingerprint
 from pv4fad.lead.prepare import (
@@ -29,12 +29,12 @@ from pv4fad.lead.prepare import (
     prepare_payment_network,
 )
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.in_process import Observer
-from pv4fad.parties.network_stages import TrainingInput
-from pv4fad.parties.party import RunRecords
 from pv4fad.privacy.effective import default_honest_banks
+from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.store import Store
 from pv4fad.validated import ValidatedModel

@@ -17,8 +17,8 @@ from pv4fad.errors import ParameterError
 from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.evidence.model import EvidenceModel
 from pv4fad.evidence.noise import CountNoise
-from pv4fad.parties.party import RunRecords
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.store.store import Store
 
 _LOCAL_MODEL = "local model"

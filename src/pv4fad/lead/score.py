@@ -30,12 +30,12 @@ from pv4fad.lead.prepare import bank_directory, bank_records
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.site import Site, load_banks, members
 from pv4fad.lead.trained_run import Batching, TrainedRun
-from pv4fad.parties.network_stages import Trees
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import stored_forest
 from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.loading import load_transactions
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import Trees
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.tables import stored_forest
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import PREPARE, PhaseCost, Progress, Report

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from pv4fad.evidence.questions import UNKNOWN
 from pv4fad.parties.network_epochs import close_epoch
-from pv4fad.parties.network_scoring import bits_so_far
-from pv4fad.parties.party import RunRecords
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.network import bits_so_far
 from pv4fad.protocol.tables import AccountKey, hashed_id
 from pv4fad.store.store import Store
 from pv4fad.validated import ValidatedModel

@@ -32,7 +32,8 @@ from pv4fad.lead.prepare import bank_records
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.site import Site, load_banks, members
 from pv4fad.parties.in_process import Observer
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.protocol.wire import Message
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import DataError, OrderError, ParameterError
-from pv4fad.lead.federation import LedFederation, match_parameters
+from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.scoring_job import JobNotes, ScoringJob
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import AskedSet, Round, ScoringInput
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import match_parameters
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.inputs import AskedSet, Round, ScoringInput
 from pv4fad.protocol.tables import AccountKey, assign_tables
 from pv4fad.run.meter import Report
 from pv4fad.run.scoring_meter import MATCH, SCORE, ScoringMeter, messages_of_match

@@ -13,39 +13,26 @@ import numpy as np
 
 from pv4fad.he.keys import PublicKey
 from pv4fad.parties.epochs import enter_epoch, is_behind
-from pv4fad.parties.party import (
-    BANK,
-    PAYMENT_NETWORK,
-    Accepts,
-    Party,
-    RunRecords,
-    expect,
-    expect_residues,
-    out_of_order,
-    stages,
-)
-from pv4fad.protocol.compare import (
+from pv4fad.parties.party import Accepts, Party
+from pv4fad.protocol.checks import expect, expect_residues, out_of_order
+from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
+from pv4fad.protocol.compare.steps import (
     LessJob,
     ShareLabelsJob,
+    blinded_leaves,
     comparison_depth,
     digit_bases,
     less_than,
     share_labels,
     thresholds,
 )
-from pv4fad.protocol.leaves import blinded_leaves
-from pv4fad.protocol.messages import (
-    BlindedSums,
-    EncryptedDigits,
-    LabelMasks,
-    NoisyCounts,
-    NoisySums,
-    Receipt,
-    RunProposal,
-    SharedLabels,
-)
+from pv4fad.protocol.count.messages import NoisyCounts, NoisySums
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.scoring_messages import ScoreReply
+from pv4fad.protocol.propose.messages import RunProposal
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.roles import BANK, PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords, stages
+from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.wire import Address, Message, message_id
 from pv4fad.randomness import secret_residues
 from pv4fad.store.store import Transaction

@@ -14,47 +14,27 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import DataError, OrderError, ParameterError
 from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
-from pv4fad.parties.bank_count import add_products
-from pv4fad.parties.bank_match import MatchBlock, match_blocks
-from pv4fad.parties.bank_release import draw_noise, expense_of
-from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY, BankScoring
 from pv4fad.parties.bank_stages import Counting, Joined, Matched, Matching, Released, Trained
-from pv4fad.parties.bank_table import BankRecords, BankTable
 from pv4fad.parties.epochs import enter_epoch
-from pv4fad.parties.identity import Identity, PublicIdentity
-from pv4fad.parties.party import (
-    AGGREGATOR,
-    PAYMENT_NETWORK,
-    Accepts,
-    Party,
-    RunRecords,
-    acknowledge_previous,
-    expect,
-    expect_residues,
-    out_of_order,
-    stages,
-)
+from pv4fad.parties.party import Accepts, Party
 from pv4fad.privacy.ledger import require_affordable, spend
 from pv4fad.privacy.pairwise import pairwise_mask, pairwise_seeds
-from pv4fad.protocol.leaves import noisy_share
-from pv4fad.protocol.messages import (
-    BankKeys,
-    BlindedIndicators,
-    EncryptedTable,
-    LabelMasks,
-    MaskedProducts,
-    NoisySums,
-    Receipt,
-    Roster,
-    RunProposal,
-)
+from pv4fad.protocol.checks import expect, expect_residues, out_of_order
+from pv4fad.protocol.compare.messages import LabelMasks
+from pv4fad.protocol.count.bank import add_products, draw_noise, expense_of
+from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
+from pv4fad.protocol.count.steps import noisy_share
+from pv4fad.protocol.identity import Identity, PublicIdentity
+from pv4fad.protocol.match.bank import MatchBlock, match_blocks
+from pv4fad.protocol.match.bank_accounts import BankRecords, BankTable
+from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable, TablesInForce
 from pv4fad.protocol.parameters import RunParameters, TablePlan, digest_of, table_epoch
-from pv4fad.protocol.scoring_messages import (
-    BlindedSetShares,
-    LabelRequest,
-    ScoreQuery,
-    TablesInForce,
-)
+from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords, acknowledge_previous, stages
+from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY, BankScoring
+from pv4fad.protocol.score.messages import BlindedSetShares, LabelRequest, ScoreQuery
 from pv4fad.protocol.wire import Message, message_id
 from pv4fad.store.store import Store, Transaction
 from pv4fad.workers import WorkerPool

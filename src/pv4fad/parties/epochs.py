@@ -8,7 +8,8 @@ later from an epoch that is over is refused.  Epoch 0 is training.
 from __future__ import annotations
 
 from pv4fad.errors import OrderError
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.protocol.wire import Message, message_id
 from pv4fad.store.store import Transaction
 

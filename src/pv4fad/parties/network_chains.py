@@ -9,20 +9,19 @@ after training consists of the blocks alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from pv4fad.parties.network_count import products_of_lanes
-from pv4fad.parties.network_match import EncryptedPlanes, keep_shares
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords, expect
-from pv4fad.protocol.messages import (
-    BlindedIndicators,
-    EncryptedTable,
-    MaskedProducts,
-    Receipt,
-    Roster,
-)
+from pv4fad.protocol.checks import expect
+from pv4fad.protocol.count.messages import MaskedProducts
+from pv4fad.protocol.count.network import products_of_lanes
+from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
+from pv4fad.protocol.match.network import EncryptedPlanes, keep_shares
 from pv4fad.protocol.parameters import RunParameters, TablePlan
-from pv4fad.protocol.wire import Address, Message, id_of
+from pv4fad.protocol.propose.messages import Roster
+from pv4fad.protocol.receipt import Receipt, expect_receipt_of
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.wire import Address, Message
 from pv4fad.workers import WorkerPool
 
 Answered = Mapping[str, int]
@@ -106,13 +105,6 @@ class BankChains:
             expect_receipt_of(step.kind, message)
         elif step.plan is not None:
             keep_shares(message, parameters, step.plan, step.chunk, run=run, pool=self._pool)
-
-
-def expect_receipt_of(kind: type[Message], message: Receipt) -> None:
-    """A receipt of the message of this kind that its sender was sent."""
-    here = message.address
-    asked = replace(here, sender=here.receiver, receiver=here.sender)
-    expect(message.of == id_of(kind, asked), message, "a receipt of something else")
 
 
 @dataclass(frozen=True)

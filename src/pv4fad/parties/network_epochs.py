@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pv4fad.errors import OrderError
 from pv4fad.parties.epochs import forget_messages
-from pv4fad.parties.party import RunRecords
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.store.store import Transaction
 
 _LAST = "last epoch"

@@ -19,10 +19,7 @@ from pv4fad.errors import OrderError
 from pv4fad.forest.forest_file import to_document
 from pv4fad.he.keys import KeyPair, PublicKey, SecretKey, generate_keys
 from pv4fad.parties.epochs import forget_messages
-from pv4fad.parties.identity import PublicIdentity
-from pv4fad.parties.network_chains import BankChains, expect_receipt_of
-from pv4fad.parties.network_compare import begin_comparison, keep_label_share, reveal_labels
-from pv4fad.parties.network_count import keep_counts
+from pv4fad.parties.network_chains import BankChains
 from pv4fad.parties.network_epochs import (
     close_epoch,
     epoch_under_way,
@@ -31,9 +28,16 @@ from pv4fad.parties.network_epochs import (
     new_epoch,
     put_in_force,
 )
-from pv4fad.parties.network_match import place_accounts
-from pv4fad.parties.network_scoring import BatchSize, NetworkScoring, Scored, Scoring
-from pv4fad.parties.network_stages import (
+from pv4fad.parties.party import Accepts, Party
+from pv4fad.protocol.checks import expect, out_of_order
+from pv4fad.protocol.compare.messages import BlindedSums, LabelMasks, SharedLabels
+from pv4fad.protocol.compare.network import begin_comparison, keep_label_share, reveal_labels
+from pv4fad.protocol.count.messages import NoisyCounts
+from pv4fad.protocol.count.network import keep_counts
+from pv4fad.protocol.identity import PublicIdentity
+from pv4fad.protocol.match.messages import BlindedIndicators, TablesInForce
+from pv4fad.protocol.match.network import place_accounts
+from pv4fad.protocol.network_stages import (
     Comparing,
     Matched,
     Proposed,
@@ -41,38 +45,17 @@ from pv4fad.parties.network_stages import (
     Running,
     Settling,
     Trained,
-    TrainingInput,
-)
-from pv4fad.parties.party import (
-    AGGREGATOR,
-    BANK,
-    PAYMENT_NETWORK,
-    Accepts,
-    Party,
-    RunRecords,
-    acknowledge_previous,
-    expect,
-    out_of_order,
-    stages,
-)
-from pv4fad.parties.scoring_tables import Round, ScoringInput, Tables
-from pv4fad.protocol.messages import (
-    BankKeys,
-    BlindedIndicators,
-    BlindedSums,
-    LabelMasks,
-    NoisyCounts,
-    Receipt,
-    RunProposal,
-    SharedLabels,
 )
 from pv4fad.protocol.parameters import RunParameters, table_epoch
-from pv4fad.protocol.scoring_messages import (
-    EncryptedLabels,
-    ScoreReply,
-    SetSharesOpened,
-    TablesInForce,
-)
+from pv4fad.protocol.propose.inputs import TrainingInput
+from pv4fad.protocol.propose.messages import BankKeys, RunProposal
+from pv4fad.protocol.receipt import Receipt, expect_receipt_of
+from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords, acknowledge_previous, stages
+from pv4fad.protocol.score.inputs import Round, ScoringInput
+from pv4fad.protocol.score.messages import EncryptedLabels, ScoreReply, SetSharesOpened
+from pv4fad.protocol.score.network import BatchSize, NetworkScoring, Scored, Scoring
+from pv4fad.protocol.score.tables import Tables
 from pv4fad.protocol.tables import AccountKey, TableAccounts
 from pv4fad.protocol.wire import Address, Message, encode
 from pv4fad.store.store import Store, Transaction

@@ -15,9 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.protocol.messages import BlindedIndicators, MaskedProducts, Receipt, Roster
+from pv4fad.protocol.count.messages import MaskedProducts
+from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.messages import Roster
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.wire import Message
 from pv4fad.validated import ValidatedModel
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 
-from pv4fad.protocol.messages import Receipt
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.wire import Message
 from pv4fad.run.meter import PREPARE, PhaseCost, Progress, Report, Traffic, TrafficCount
 

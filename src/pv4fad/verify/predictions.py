@@ -27,11 +27,11 @@ from pv4fad.lead.new_payments import KEY_SCHEMA, new_payments
 from pv4fad.lead.prepare import bank_directory
 from pv4fad.lead.score import judge_of
 from pv4fad.lead.scoring_job import JobNotes
-from pv4fad.parties.network_stages import Trees
-from pv4fad.parties.party import RunRecords
 from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.loading import load_transactions
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import Trees
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.run.predictions import in_order
 from pv4fad.run.scoring_record import ScoringRecord, require_run
 from pv4fad.store.store import Store

@@ -37,9 +37,10 @@ from pv4fad.lead.prepare import (
     prepare_payment_network,
 )
 from pv4fad.lead.site import load_banks
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.run.folder import RunFolder
 from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import Store

@@ -11,13 +11,14 @@ from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.counts import GroupCounts
 from pv4fad.forest.structure import PublicSizes
 from pv4fad.he.keys import PublicKey
-from pv4fad.parties.network_stages import Trained
-from pv4fad.parties.party import RunRecords, expect, expect_residues
-from pv4fad.parties.scoring_tables import ShareBlocks, opened_atoms
-from pv4fad.protocol.count import ProductsJob, SparseSum, masked_products, own_share
-from pv4fad.protocol.messages import NoisyCounts
-from pv4fad.protocol.packing import Lane
+from pv4fad.protocol.checks import expect, expect_residues
+from pv4fad.protocol.count.messages import NoisyCounts
+from pv4fad.protocol.count.packing import Lane
+from pv4fad.protocol.count.steps import ProductsJob, SparseSum, masked_products, own_share
+from pv4fad.protocol.network_stages import Trained
 from pv4fad.protocol.parameters import RunParameters, TablePlan
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.tables import ShareBlocks, opened_atoms
 from pv4fad.workers import WorkerPool
 
 

@@ -18,19 +18,13 @@ from numpy.typing import NDArray
 from pv4fad.errors import OrderError, ProtocolError
 from pv4fad.forest.tree import Side
 from pv4fad.he.ring import Ring
-from pv4fad.parties.network_chains import expect_receipt_of
-from pv4fad.parties.network_queries import NetworkQueries
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK, RunRecords, expect, expect_residues
-from pv4fad.parties.scoring_tables import (
-    Round,
-    ScoringInput,
-    Slots,
-    Tables,
-    stored_forest,
-)
-from pv4fad.protocol.messages import Receipt
+from pv4fad.protocol.checks import expect, expect_residues
 from pv4fad.protocol.parameters import table_epoch
-from pv4fad.protocol.scoring_messages import (
+from pv4fad.protocol.receipt import Receipt, expect_receipt_of
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.inputs import Round, ScoringInput
+from pv4fad.protocol.score.messages import (
     BlindedSetShares,
     EncryptedLabels,
     LabelRequest,
@@ -38,7 +32,9 @@ from pv4fad.protocol.scoring_messages import (
     ScoreReply,
     SetSharesOpened,
 )
-from pv4fad.protocol.scoring_plan import ScoringPlan, padded_layers
+from pv4fad.protocol.score.plan import ScoringPlan, padded_layers
+from pv4fad.protocol.score.queries import NetworkQueries
+from pv4fad.protocol.score.tables import Slots, Tables, stored_forest
 from pv4fad.protocol.tables import AccountKey, hashed_id
 from pv4fad.protocol.wire import Address, Message
 from pv4fad.workers import WorkerPool

@@ -11,55 +11,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError
-from pv4fad.forest.atoms import AtomSchema
 from pv4fad.forest.forest_file import from_document
 from pv4fad.forest.structure import Forest
 from pv4fad.forest.tree import Side
 from pv4fad.forest.votes import reached_groups
 from pv4fad.he.ring import Ring
-from pv4fad.parties.party import RunRecords
 from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
-from pv4fad.protocol.scoring_plan import ScoringPlan
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.inputs import ScoringInput
+from pv4fad.protocol.score.plan import ScoringPlan
 from pv4fad.protocol.tables import AccountKey, account_key, hashed_id
-
-
-@dataclass(frozen=True)
-class AskedSet:
-    """A set of atoms that an account's record may have; `absent`: or no record.
-
-    Of the first family of atoms, flags or classes, every record has exactly one.
-    """
-
-    atoms: tuple[int, ...]
-    absent: bool
-
-    def coefficients(self, schema: AtomSchema) -> NDArray[np.int64]:
-        """c_k = [k in the set] − [absent in the set], 0 for atoms of other families; 'is it in the
-        set' is linear in them."""
-        factors = np.zeros(schema.n_atoms, np.int64)
-        factors[list(self.atoms)] = 1
-        factors[: schema.offsets[1]] -= int(self.absent)
-        return factors
-
-
-@dataclass(frozen=True)
-class Round:
-    """One round: whether the record of each of these accounts is in a set; each account once."""
-
-    keys: Sequence[AccountKey] = field(repr=False)
-    sets: tuple[AskedSet, ...] = field(repr=False)
-    set_of: NDArray[np.int64] = field(repr=False)  # (accounts,): numbers into `sets`
-
-
-@dataclass(frozen=True)
-class ScoringInput:
-    """A batch of votes: where each transaction lands in each tree, its account on each side."""
-
-    codes: NDArray[np.int32] = field(repr=False)  # (transactions, trees), as of Forest.route
-    keys: Sequence[AccountKey] = field(repr=False)
-    key_of: NDArray[np.int64] = field(repr=False)  # (transactions, 2): numbers into `keys`
-    layers_at_once: int = 15
-    """Public: banks are asked for a multiple of so many layers, however few a batch needs."""
 
 
 @dataclass(frozen=True)

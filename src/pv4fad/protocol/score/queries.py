@@ -18,18 +18,12 @@ from numpy.typing import NDArray
 from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.votes import vote_parts
 from pv4fad.he.keys import PublicKey
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import (
-    AskedSet,
-    ShareBlocks,
-    Tables,
-    layer_content,
-    opened_atoms,
-    opened_sets,
-    stored_forest,
-)
 from pv4fad.protocol.parameters import TablePlan, table_epoch
-from pv4fad.protocol.score import (
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.inputs import AskedSet
+from pv4fad.protocol.score.messages import ScoreQuery
+from pv4fad.protocol.score.plan import ScoringPlan
+from pv4fad.protocol.score.steps import (
     Queries,
     QueryJob,
     SealedQueryJob,
@@ -38,8 +32,14 @@ from pv4fad.protocol.score import (
     sealed_queries,
     set_shares,
 )
-from pv4fad.protocol.scoring_messages import ScoreQuery
-from pv4fad.protocol.scoring_plan import ScoringPlan
+from pv4fad.protocol.score.tables import (
+    ShareBlocks,
+    Tables,
+    layer_content,
+    opened_atoms,
+    opened_sets,
+    stored_forest,
+)
 from pv4fad.protocol.wire import Address
 from pv4fad.workers import WorkerPool
 

@@ -9,12 +9,19 @@ from __future__ import annotations
 import numpy as np
 
 from pv4fad.he.keys import SecretKey
-from pv4fad.parties.network_stages import Comparing, Revealing, Trained
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK, RunRecords, expect, expect_residues
-from pv4fad.protocol.compare import DigitsJob, digit_bases, digits, encrypt_digit
-from pv4fad.protocol.leaves import masked_leaves
-from pv4fad.protocol.match import OpenJob, open_indicators
-from pv4fad.protocol.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
+from pv4fad.protocol.checks import expect, expect_residues
+from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
+from pv4fad.protocol.compare.steps import (
+    DigitsJob,
+    digit_bases,
+    digits,
+    encrypt_digit,
+    masked_leaves,
+)
+from pv4fad.protocol.match.steps import OpenJob, open_indicators
+from pv4fad.protocol.network_stages import Comparing, Revealing, Trained
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.protocol.wire import Address
 from pv4fad.workers import WorkerPool
 

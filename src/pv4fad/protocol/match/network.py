@@ -10,10 +10,11 @@ from pv4fad.hashing.cuckoo import place
 from pv4fad.hashing.keyed import hash_accounts
 from pv4fad.he.keys import SecretKey
 from pv4fad.he.ring import Ring
-from pv4fad.parties.party import RunRecords, expect
-from pv4fad.protocol.match import OpenJob, PlanesJob, encrypt_planes, open_indicators
-from pv4fad.protocol.messages import BlindedIndicators
+from pv4fad.protocol.checks import expect
+from pv4fad.protocol.match.messages import BlindedIndicators
+from pv4fad.protocol.match.steps import OpenJob, PlanesJob, encrypt_planes, open_indicators
 from pv4fad.protocol.parameters import RunParameters, TablePlan
+from pv4fad.protocol.run_records import RunRecords
 from pv4fad.protocol.tables import TableAccounts
 from pv4fad.workers import WorkerPool
 

@@ -18,24 +18,13 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import BudgetError, OrderError
 from pv4fad.he.keys import SecretKey
-from pv4fad.parties.party import (
-    AGGREGATOR,
-    PAYMENT_NETWORK,
-    RunRecords,
-    expect,
-)
 from pv4fad.privacy.pairwise import PairwiseKey, pairwise_mask
-from pv4fad.protocol.messages import Receipt
+from pv4fad.protocol.checks import expect
 from pv4fad.protocol.parameters import RunParameters, TablePlan, digest_of, table_epoch
-from pv4fad.protocol.score import (
-    LabelsJob,
-    OpenSetsJob,
-    ReplyJob,
-    answer_queries,
-    encrypt_label_shares,
-    open_sets,
-)
-from pv4fad.protocol.scoring_messages import (
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.score.messages import (
     BlindedSetShares,
     EncryptedLabels,
     LabelRequest,
@@ -43,7 +32,15 @@ from pv4fad.protocol.scoring_messages import (
     ScoreReply,
     SetSharesOpened,
 )
-from pv4fad.protocol.scoring_plan import ScoringPlan
+from pv4fad.protocol.score.plan import ScoringPlan
+from pv4fad.protocol.score.steps import (
+    LabelsJob,
+    OpenSetsJob,
+    ReplyJob,
+    answer_queries,
+    encrypt_label_shares,
+    open_sets,
+)
 from pv4fad.protocol.wire import Address, Message, message_id
 from pv4fad.workers import WorkerPool
 

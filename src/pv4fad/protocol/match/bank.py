@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pv4fad.he.circuits import LAYERS_PER_POLYNOMIAL
 from pv4fad.he.keys import PublicKey, SecretKey
-from pv4fad.protocol.match import (
+from pv4fad.protocol.match.steps import (
     BlindedBlock,
     BlindJob,
     IndicatorSums,

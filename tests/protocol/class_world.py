@@ -24,9 +24,9 @@ from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
-from pv4fad.protocol.run_records import RunRecords
 from pv4fad.protocol.score.inputs import AskedSet, Round
 from pv4fad.protocol.tables import AccountKey, assign_tables
+from pv4fad.store.records import stored
 
 MODES = ("routed", "broadcast", "mixed")
 BIC_OF = {UNKNOWN: None, OUTSIDER: OUTSIDER_BIC} | dict(enumerate(BICS))
@@ -78,9 +78,9 @@ class ClassWorld:
     def true_bits(self, accounts: np.ndarray, asked: AskedSet) -> np.ndarray:
         return trusted_bits(self.atoms()[accounts], asked.atoms, absent=asked.absent)
 
-    def arrays(self, party, name: str, epoch: int = 0) -> dict[str, np.ndarray]:
-        with party.store.transaction() as tx:
-            return RunRecords(tx, self.parameters.run_id, epoch).get_arrays(name)
+    def record(self, party, kind, *place, epoch: int = 0):
+        """A record of a party."""
+        return stored(party.store, self.parameters.run_id, kind, *place, epoch=epoch)
 
 
 def make_class_world(

@@ -10,32 +10,31 @@ A message that does not fit raises and changes nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from pv4fad.errors import ProtocolError
 from pv4fad.protocol.checks import expect
+from pv4fad.protocol.order import accepted_by
 from pv4fad.protocol.roles import role_of
-from pv4fad.protocol.wire import Address, Message, decode, digest, encode, message_id
+from pv4fad.protocol.wire import Message, decode, digest, encode, message_id
+from pv4fad.store.records import Record, Records
 from pv4fad.store.store import Store, Transaction
 from pv4fad.workers import WorkerPool
 
-Accepts = Mapping[type[Message], tuple[str, ...]]
-
 
 class Party(ABC):
-    """A participant: everything it keeps is in its store."""
+    """A participant: everything it keeps is in its store.
 
-    accepts: ClassVar[Accepts]
-    """The kinds of messages it takes, and the roles it takes each from.
-
-    That a message comes from whom it says it comes from is for the transport to make sure.
+    It takes the kinds of messages that `protocol.order` says, from the roles that it says.  That a
+    message comes from whom it says it comes from is for the transport to make sure.
     """
 
     def __init__(self, name: str, store: Store, pool: WorkerPool) -> None:
         self.name = name
         self.store = store
         self.pool = pool
+        self._accepts = accepted_by(role_of(name))
 
     def handle(self, data: bytes) -> list[bytes]:
         """Answer a message; the answer is stored before it is returned."""
@@ -43,7 +42,7 @@ class Party(ABC):
         if message.address.receiver != self.name:
             raise ProtocolError(f"a message for {message.address.receiver} reached {self.name}")
         expect(
-            role_of(message.address.sender) in self.accepts.get(type(message), ()),
+            role_of(message.address.sender) in self._accepts.get(type(message), ()),
             message,
             f"{self.name} takes no such message from this sender",
         )
@@ -64,5 +63,18 @@ class Party(ABC):
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
         """The replies to a new message, with all state changes in `tx`."""
 
-    def _address(self, receiver: str, like: Address, table_id: str = "", index: int = 0) -> Address:
-        return Address(self.name, receiver, like.run_id, table_id, like.epoch, index)
+
+@dataclass(frozen=True)
+class LastMessage(Record):
+    """The latest message that a party was sent in an epoch; one for each sender."""
+
+    message_id: str
+
+
+def acknowledge_previous(run: Records, message: Message) -> None:
+    """A new message of a sender proves that the answer to its last has arrived: drop its bytes."""
+    sender = message.address.sender
+    previous = run.find(LastMessage, sender)
+    if previous is not None:
+        run.tx.acknowledge(previous.message_id)
+    run.put(LastMessage(message_id(message)), sender)

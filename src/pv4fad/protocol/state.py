@@ -1,8 +1,8 @@
-"""What several phases read of a party's records: the parameters, and the match whose keys it uses."""
+"""What several phases read: the parameters, and the match whose keys are in use."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pv4fad.errors import OrderError
@@ -14,7 +14,7 @@ from pv4fad.store.records import Record, Records
 class Proposal(Record):
     """The parameters of a run or of a later match, as they were proposed."""
 
-    json: bytes
+    json: bytes = field(repr=False)
 
     def parsed(self) -> RunParameters:
         return _parsed(self.json)

@@ -1,4 +1,4 @@
-"""The payment network in compare and labels (protocol.md §11): digits of w, then its label share.
+"""The payment network in compare (protocol.md §11): digits of w, then its share of the labels.
 
 It opens w = leaf sum + mask, which is uniform, sends its digits one-hot under its own key, and
 keeps the share of the labels that comes back.  In released mode the aggregator's share follows.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pv4fad.he.keys import SecretKey
 from pv4fad.protocol.checks import expect, expect_residues
 from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
+from pv4fad.protocol.compare.state import Labels, LabelShare, LabelShareBlock, MaskedLeaves
 from pv4fad.protocol.compare.steps import (
     DigitsJob,
     digit_bases,
@@ -18,66 +18,63 @@ from pv4fad.protocol.compare.steps import (
     encrypt_digit,
     masked_leaves,
 )
+from pv4fad.protocol.count.state import OwnSums
 from pv4fad.protocol.match.steps import OpenJob, open_indicators
-from pv4fad.protocol.network_stages import Comparing, Revealing, Trained
+from pv4fad.protocol.propose.state import CountedAccounts, NetworkKeys
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.state import parameters_of
 from pv4fad.protocol.wire import Address
+from pv4fad.store.records import Records
 from pv4fad.workers import WorkerPool
 
 
-def begin_comparison(message: BlindedSums, run: RunRecords, pool: WorkerPool) -> EncryptedDigits:
-    """w of every leaf from the masked sums and the own shares; the first block of digits."""
-    parameters = run.parameters()
+def keep_masked_leaves(message: BlindedSums, run: Records) -> None:
+    """Step 2: w of every leaf from the blinded sums and the own shares."""
+    parameters = parameters_of(run)
     sizes, t = parameters.sizes, parameters.plain_modulus
     expect_residues(message, message.residues, sizes.n_leaves, t)
-    n_path = run.get_arrays("counts")["n_path"]
-    w = masked_leaves(message.residues, run.get_arrays("sums")["p"], n_path, t)
-    run.put_arrays("masked leaves", w=w.ravel())
-    run.put_stage(Comparing(0))
-    return _digits(0, run, pool, message.address)
+    n_path = run.get(CountedAccounts).n_path
+    w = masked_leaves(message.residues, run.get(OwnSums).p, n_path, t)
+    run.put(MaskedLeaves(w.ravel()))
 
 
-def keep_label_share(
-    message: SharedLabels, done: int, run: RunRecords, pool: WorkerPool
-) -> list[EncryptedDigits]:
-    """The share of one block of labels; the digits of the next block, if there is one."""
-    parameters, block = run.parameters(), message.address.index
-    expect(block == done, message, f"block {done} is next")
-    secret = SecretKey(parameters.match_ring, run.get("secret key"))
-    (opened,) = pool.map(open_indicators, [OpenJob(secret, (message.ciphertext,))])
-    run.put_arrays(f"label share/{block}", p=opened[0].astype(np.uint64))
-    if block + 1 < parameters.n_leaf_blocks:
-        run.put_stage(Comparing(done + 1))
-        return [_digits(block + 1, run, pool, message.address)]
-    shares = [run.get_arrays(f"label share/{i}")["p"] for i in range(parameters.n_leaf_blocks)]
-    run.put_arrays("label share", p=np.concatenate(shares)[: parameters.sizes.n_leaves])
-    run.delete("masked leaves")
-    run.delete_all("label share/")
-    run.put_stage(Trained() if parameters.mode == "sealed" else Revealing())
-    return []
-
-
-def reveal_labels(message: LabelMasks, run: RunRecords) -> None:
-    """Released mode: the noisy labels, from both shares."""
-    parameters = run.parameters()
-    t = parameters.plain_modulus
-    expect_residues(message, message.residues, parameters.sizes.n_leaves, t)
-    labels = (run.get_arrays("label share")["p"] + message.residues) % np.uint64(t)
-    expect(bool((labels <= 1).all()), message, "shares that do not add up to labels")
-    run.put_arrays("labels", labels=labels.astype(np.int8))
-    run.put_stage(Trained())
-
-
-def _digits(block: int, run: RunRecords, pool: WorkerPool, like: Address) -> EncryptedDigits:
-    parameters = run.parameters()
+def make_digits(block: int, run: Records, pool: WorkerPool) -> EncryptedDigits:
+    """Step 2: the digits of one block of leaves."""
+    parameters = parameters_of(run)
     t, degree = parameters.plain_modulus, parameters.match_ring.degree
-    secret = SecretKey(parameters.match_ring, run.get("secret key"))
-    w = run.get_arrays("masked leaves")["w"][block * degree : (block + 1) * degree]
+    secret = run.get(NetworkKeys).secret_key(parameters.match_ring)
+    w = run.get(MaskedLeaves).w[block * degree : (block + 1) * degree]
     jobs = [
         DigitsJob(secret, digit, base)
         for digit, base in zip(digits(w, t), digit_bases(t), strict=True)
     ]
-    one_hot = tuple(one for digit in pool.map(encrypt_digit, jobs) for one in digit)
-    address = Address(PAYMENT_NETWORK, AGGREGATOR, like.run_id, "", like.epoch, block)
+    one_hot = tuple(value for digit in pool.map(encrypt_digit, jobs) for value in digit)
+    address = Address(PAYMENT_NETWORK, AGGREGATOR, run.run_id, "", run.epoch, block)
     return EncryptedDigits(address, one_hot)
+
+
+def keep_label_block(message: SharedLabels, done: int, run: Records, pool: WorkerPool) -> None:
+    """Step 4: the share of one block of labels."""
+    parameters, block = parameters_of(run), message.address.index
+    expect(block == done, message, f"block {done} is next")
+    secret = run.get(NetworkKeys).secret_key(parameters.match_ring)
+    (opened,) = pool.map(open_indicators, [OpenJob(secret, (message.ciphertext,))])
+    run.put(LabelShareBlock(opened[0].astype(np.uint64)), block)
+
+
+def keep_label_share(run: Records) -> None:
+    """All blocks are in: the share of every label; what it was made from is forgotten."""
+    parameters = parameters_of(run)
+    blocks = [run.get(LabelShareBlock, block).p for block in range(parameters.n_leaf_blocks)]
+    run.put(LabelShare(np.concatenate(blocks)[: parameters.sizes.n_leaves]))
+    run.delete(MaskedLeaves, LabelShareBlock)
+
+
+def reveal_labels(message: LabelMasks, run: Records) -> None:
+    """Released mode: the noisy labels, from both shares."""
+    parameters = parameters_of(run)
+    t = parameters.plain_modulus
+    expect_residues(message, message.residues, parameters.sizes.n_leaves, t)
+    labels = (run.get(LabelShare).p + message.residues) % np.uint64(t)
+    expect(bool((labels <= 1).all()), message, "shares that do not add up to labels")
+    run.put(Labels(labels.astype(np.int8)))

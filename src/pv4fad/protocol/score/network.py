@@ -1,16 +1,14 @@
-"""How the payment network asks the banks about a batch (protocol.md §6, §11).
+"""The payment network in score (protocol.md §6, §11): it lays out a batch and keeps the answers.
 
 A batch is one round of questions, one slot for each account of every table; or, for votes of a
 sealed model, some layers, where every transaction side that reaches a red group takes one (table,
-bin, layer).  Each bank has a chain of messages: what its tables and keys still lack for a sealed
-model, then the queries.  All tables get the same number of layers, whoever is asked about.
+bin, layer).  All tables get the same number of layers, whoever is asked about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,38 +17,33 @@ from pv4fad.errors import OrderError, ProtocolError
 from pv4fad.forest.tree import Side
 from pv4fad.he.ring import Ring
 from pv4fad.protocol.checks import expect, expect_residues
+from pv4fad.protocol.order import messages_of
 from pv4fad.protocol.parameters import table_epoch
-from pv4fad.protocol.receipt import Receipt, expect_receipt_of
-from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.protocol.run_records import RunRecords
+from pv4fad.protocol.roles import AGGREGATOR
 from pv4fad.protocol.score.inputs import Round, ScoringInput
 from pv4fad.protocol.score.messages import (
-    BlindedSetShares,
     EncryptedLabels,
     LabelRequest,
-    ScoreQuery,
     ScoreReply,
     SetSharesOpened,
 )
-from pv4fad.protocol.score.plan import ScoringPlan, padded_layers
-from pv4fad.protocol.score.queries import NetworkQueries
-from pv4fad.protocol.score.tables import Slots, Tables, stored_forest
+from pv4fad.protocol.score.plan import Batch, ScoringPlan, padded_layers
+from pv4fad.protocol.score.queries import add_to_totals
+from pv4fad.protocol.score.state import (
+    BatchPlan,
+    Codes,
+    EncryptedLabelShares,
+    LabelSharesKept,
+    Questions,
+    SetSharesKept,
+    Slots,
+    Totals,
+)
+from pv4fad.protocol.score.tables import Tables, stored_forest
+from pv4fad.protocol.state import parameters_of, with_keys_in_use
 from pv4fad.protocol.tables import AccountKey, hashed_id
-from pv4fad.protocol.wire import Address, Message
-from pv4fad.workers import WorkerPool
-
-
-@dataclass(frozen=True)
-class Scoring:
-    """A batch under way: steps answered by each bank that has begun, sums of A still to come."""
-
-    answered: dict[str, int]
-    sums_left: int
-
-
-@dataclass(frozen=True)
-class Scored:
-    """All answers of a batch are in."""
+from pv4fad.protocol.wire import Address
+from pv4fad.store.records import Records
 
 
 @dataclass(frozen=True)
@@ -61,276 +54,197 @@ class BatchSize:
     messages: int
 
 
-class NetworkScoring:
-    """The scoring side of the payment network."""
-
-    def __init__(self, pool: WorkerPool, banks_at_once: int) -> None:
-        self._banks_at_once = banks_at_once
-        self._queries = NetworkQueries(pool)
-
-    # The batch.
-
-    def begin(
-        self,
-        data: Round | ScoringInput,
-        training: RunRecords,
-        batch: RunRecords,
-        address: Address,
-    ) -> Iterable[Message]:
-        """Lay out a batch and ask the first banks."""
-        tables = Tables(training)
-        if isinstance(data, Round) == (tables.mode == "sealed"):
-            raise OrderError(f"a model of mode {tables.mode} is not scored in this way")
-        if isinstance(data, Round):
-            n_layers, what = 1, _lay_out_questions(data, tables, batch)
-        else:
-            n_layers, what = _lay_out_votes(data, tables, batch)
-        steps = {bank: self._plan(bank, tables, n_layers, training) for bank in tables.banks}
-        sums = sum(
-            len(tables.scoring(plan).layer_chunks(plan, n_layers))
-            for plan in tables.plans
-            if plan.broadcast
-        )
-        # Of a broadcast table a bank sends a receipt besides, and the aggregator the sum.
-        n_messages = 2 * sum(map(len, steps.values())) + sums * (len(steps) + 1)
-        batch.put_json(
-            "plan",
-            what
-            | {
-                "tables": [plan.table_id for plan in tables.plans],
-                "n_layers": n_layers,
-                "n_messages": n_messages,
-                "steps": steps,
-            },
-        )
-        begun = list(tables.banks)[: self._banks_at_once]
-        batch.put_stage(Scoring(dict.fromkeys(begun, 0), sums))
-        return [self._step(bank, 0, training, batch, address) for bank in begun]
-
-    def _plan(
-        self, bank: str, tables: Tables, n_layers: int, training: RunRecords
-    ) -> list[list[str | int]]:
-        """A bank's chain of messages: [kind, table, index]."""
-        steps: list[list[str | int]] = []
-        mine = [plan for plan in tables.plans if bank in plan.banks]
-        if tables.mode == "sealed":
-            for plan in mine:
-                records = training.of_epoch(table_epoch(plan.table_id))
-                if records.find(f"set masks/{bank}/{plan.table_id}/done") is None:
-                    steps.append(["sets", plan.table_id, 0])
-            key_epoch = training.find_json("key epoch", 0)
-            if training.of_epoch(key_epoch).find(f"labels/{bank}/done") is None:
-                n_chunks = len(tables.scoring(mine[0]).leaf_chunks())
-                steps += [["labels", "", index] for index in range(n_chunks)]
-        for plan in mine:
-            n_chunks = len(tables.scoring(plan).layer_chunks(plan, n_layers))
-            steps += [["query", plan.table_id, index] for index in range(n_chunks)]
-        return steps
-
-    def advance(
-        self, message: Message, training: RunRecords, batch: RunRecords, stage: Scoring
-    ) -> Iterable[Message]:
-        """Take an answer, and ask the next thing."""
-        steps, sender = batch.get_json("plan")["steps"], message.address.sender
-        if sender == AGGREGATOR:
-            if not isinstance(message, ScoreReply):
-                raise ProtocolError("the aggregator sends sums of answers, and nothing else")
-            self._add_answer(message, training, batch)
-            self._note(Scoring(stage.answered, stage.sums_left - 1), batch, steps)
-            return []
-        expect(sender in stage.answered, message, "nothing was asked of it yet")
-        number = stage.answered[sender]
-        expect(number < len(steps[sender]), message, "nothing was asked")
-        self._take(message, steps[sender][number], training, batch)
-        answered = stage.answered | {sender: number + 1}
-        if number + 1 < len(steps[sender]):
-            ask = [sender]
-        else:
-            ask = [bank for bank in steps if bank not in answered][:1]
-            answered |= dict.fromkeys(ask, 0)
-        self._note(Scoring(answered, stage.sums_left), batch, steps)
-        return [self._step(bank, answered[bank], training, batch, message.address) for bank in ask]
-
-    def _note(self, stage: Scoring, batch: RunRecords, steps: dict[str, list[object]]) -> None:
-        done = all(stage.answered.get(bank, -1) == len(chain) for bank, chain in steps.items())
-        batch.put_stage(Scored() if done and stage.sums_left == 0 else stage)
-
-    def _step(
-        self, bank: str, number: int, training: RunRecords, batch: RunRecords, like: Address
-    ) -> Message:
-        kind, table_id, index = batch.get_json("plan")["steps"][bank][number]
-        address = Address(PAYMENT_NETWORK, bank, like.run_id, table_id, like.epoch, index)
-        if kind == "labels":
-            return LabelRequest(address, training.find_json("key epoch", 0))
-        if kind == "sets":
-            return BlindedSetShares(address, self._queries.set_shares(bank, table_id, training))
-        return self._query(address, training, batch)
-
-    def _take(
-        self, message: Message, step: list[str | int], training: RunRecords, batch: RunRecords
-    ) -> None:
-        kind, table_id, index = step
-        here = message.address
-        broadcast = kind == "query" and Tables(training).plan(str(table_id)).broadcast
-        wanted: type[Message] = {
-            "labels": EncryptedLabels,
-            "sets": SetSharesOpened,
-            "query": ScoreReply,
-        }[str(kind)]
-        expect(
-            isinstance(message, Receipt if broadcast else wanted)
-            and (here.table_id, here.index) == (table_id, index),
-            message,
-            "not what was asked",
-        )
-        if isinstance(message, Receipt):
-            expect_receipt_of(ScoreQuery, message)
-        elif isinstance(message, EncryptedLabels):
-            self._keep_labels(message, training)
-        elif isinstance(message, ScoreReply):
-            self._add_answer(message, training, batch)
-        elif isinstance(message, SetSharesOpened):
-            records = training.of_epoch(table_epoch(here.table_id))
-            records.put(f"set masks/{here.sender}/{here.table_id}/done", b"")
-
-    # Set-up of a sealed model.
-
-    def _keep_labels(self, message: EncryptedLabels, training: RunRecords) -> None:
-        records = training.of_epoch(training.find_json("key epoch", 0))
-        parameters = records.parameters()
-        ring, bank = Ring.of(parameters.share_ring), message.address.sender
-        chunks = ScoringPlan(parameters).leaf_chunks()
-        leaves = chunks[message.address.index]
-        size = ring.ciphertext_bytes(ring.parameters.n_data_primes)
-        expect(
-            len(message.ciphertexts) == len(leaves)
-            and all(len(one) == size for one in message.ciphertexts),
-            message,
-            "wrong number or size of ciphertexts",
-        )
-        records.put(f"labels/{bank}/{message.address.index}", b"".join(message.ciphertexts))
-        if message.address.index + 1 == len(chunks):
-            records.put(f"labels/{bank}/done", b"")
-
-    # Answers.
-
-    def _query(self, address: Address, training: RunRecords, batch: RunRecords) -> ScoreQuery:
-        tables = Tables(training)
-        t = tables.parameters(tables.plan(address.table_id)).plain_modulus
-        query, own_part = self._queries.query(address, training, batch)
-        self._add(batch, address.table_id, address.index, own_part, t)
-        return query
-
-    def _add_answer(self, message: ScoreReply, training: RunRecords, batch: RunRecords) -> None:
-        here = message.address
-        tables = Tables(training)
-        plan = tables.plan(here.table_id)
-        expect(plan.broadcast == (here.sender == AGGREGATOR), message, "not from the right party")
-        layers = tables.scoring(plan).layer_chunks(plan, batch.get_json("plan")["n_layers"])
-        expect(here.index < len(layers), message, "there are not so many layers")
-        shape = (len(layers[here.index]), plan.layout.n_bins)
-        t = tables.parameters(plan).plain_modulus
-        expect_residues(message, message.residues, shape[0] * shape[1], t)
-        self._add(batch, here.table_id, here.index, message.residues.reshape(shape), t)
-
-    def _add(
-        self,
-        batch: RunRecords,
-        table_id: str,
-        index: int,
-        values: NDArray[np.unsignedinteger],
-        t: int,
-    ) -> None:
-        name = f"totals/{table_id}/{index}"
-        before = batch.find_arrays(name)
-        total = values.astype(np.uint64) + (0 if before is None else before["totals"])
-        batch.put_arrays(name, totals=(total % np.uint64(t)).astype(np.uint32))
-
-    def size(self, batch: RunRecords) -> BatchSize:
-        """How large a batch is."""
-        plan = batch.get_json("plan")
-        return BatchSize(plan["n_layers"], plan["n_messages"])
-
-    def bits(self, training: RunRecords, batch: RunRecords) -> NDArray[np.int8]:
-        """The answer to each question of a finished round; slots that asked nothing say 0."""
-        bits, wrong = _bits(batch)
-        if wrong:
-            raise ProtocolError(
-                f"table {wrong[0]}: an answer is neither 0 nor 1, or a slot that asked nothing"
-                " got one: some bank does not follow the protocol, or two banks have one id"
-            )
-        return bits
-
-    def votes(self, training: RunRecords, batch: RunRecords) -> NDArray[np.int64]:
-        """The vote total of each side of each transaction of a finished batch."""
-        plan = batch.get_json("plan")
-        slots = Slots(**batch.get_arrays("slots"))
-        votes = np.zeros((plan["n_transactions"], len(Side)), np.int64)
-        tables = Tables(training)
-        for number, table_id in enumerate(plan["tables"]):
-            one = tables.plan(table_id)
-            n_chunks = len(tables.scoring(one).layer_chunks(one, plan["n_layers"]))
-            total = np.concatenate(
-                [batch.get_arrays(f"totals/{table_id}/{i}")["totals"] for i in range(n_chunks)]
-            )
-            mine = slots.table == number
-            votes[slots.transaction[mine], slots.side[mine]] = total[
-                slots.layer[mine], slots.bin[mine]
-            ]
-        if votes.max(initial=0) > stored_forest(training).sizes.n_trees:
-            raise ProtocolError("a vote total is larger than the number of trees: bad answers")
-        return votes
-
-    def unknown_accounts(self, keys: Sequence[AccountKey], training: RunRecords) -> list[int]:
-        """The accounts that are in no table yet."""
-        places = Tables(training).places
-        return [number for number, key in enumerate(keys) if hashed_id(key) not in places]
+# The batch.
 
 
-def bits_so_far(batch: RunRecords) -> NDArray[np.int8]:
-    """What is known of a round that may not be over: -1 where there is no answer yet."""
-    return _bits(batch)[0]
+def lay_out(data: Round | ScoringInput, batch: Records) -> Batch:
+    """A place for everything that is asked about; what follows from it is public."""
+    training = batch.of_epoch(0)
+    tables = Tables(training)
+    if isinstance(data, Round) == (tables.mode == "sealed"):
+        raise OrderError(f"a model of mode {tables.mode} is not scored in this way")
+    without_set_shares, without_labels = _lacking(tables, training)
+    plan = BatchPlan(
+        tuple(one.table_id for one in tables.plans),
+        n_layers=1,
+        n_messages=0,
+        without_set_shares=without_set_shares,
+        without_labels=without_labels,
+    )
+    if isinstance(data, Round):
+        _lay_out_questions(data, tables, batch)
+        plan = replace(plan, sets=data.sets)
+    else:
+        n_layers = _lay_out_votes(data, tables, batch)
+        plan = replace(plan, n_layers=n_layers, n_transactions=len(data.codes))
+    public = _public(plan, tables)
+    batch.put(replace(plan, n_messages=sum(messages_of(public).values())))
+    return public
 
 
-def _bits(batch: RunRecords) -> tuple[NDArray[np.int8], list[str]]:
-    """The answers of a round, and the tables that have none, or none that can be right."""
-    plan, asked = batch.get_json("plan"), batch.get_arrays("questions")
-    bits, wrong = np.full(len(asked["bin"]), -1, np.int8), []
-    for number, table_id in enumerate(plan["tables"]):
-        here = asked["table"] == number
-        bins, found = asked["bin"][here], batch.find_arrays(f"totals/{table_id}/0")
-        total = None if found is None else found["totals"][0]
-        # Until all parts of a table have been added, every slot is uniform.
-        if total is None or np.delete(total, bins).any() or (total[bins] > 1).any():
-            wrong.append(table_id)
-        else:
-            bits[here] = total[bins]
-    return bits, wrong
+def batch_of(batch: Records) -> Batch:
+    """What is public about a batch that is under way."""
+    return _public(batch.get(BatchPlan), Tables(batch.of_epoch(0)))
 
 
-def _lay_out_questions(data: Round, tables: Tables, batch: RunRecords) -> dict[str, Any]:
-    """A slot for each account asked about; what the plan of the batch says of them."""
+def size_of(batch: Records) -> BatchSize:
+    """How large a batch is."""
+    plan = batch.get(BatchPlan)
+    return BatchSize(plan.n_layers, plan.n_messages)
+
+
+def n_sums(batch: Batch) -> int:
+    """The sums that the aggregator sends: one for each message about a broadcast table."""
+    return len(batch.queries(batch.banks[0], broadcast=True))
+
+
+def unknown_accounts(keys: Sequence[AccountKey], training: Records) -> list[int]:
+    """The accounts that are in no table yet."""
+    places = Tables(training).places
+    return [number for number, key in enumerate(keys) if hashed_id(key) not in places]
+
+
+def _public(plan: BatchPlan, tables: Tables) -> Batch:
+    return Batch(
+        tables.mode,
+        tuple(tables.banks),
+        tuple((table, tables.scoring(table)) for table in tables.plans),
+        plan.n_layers,
+        frozenset(plan.without_set_shares),
+        frozenset(plan.without_labels),
+    )
+
+
+def _lacking(
+    tables: Tables, training: Records
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """What a sealed model lacks before its first batch: (bank, table), and banks."""
+    if tables.mode != "sealed":
+        return (), ()
+    set_shares = tuple(
+        (bank, plan.table_id)
+        for plan in tables.plans
+        for bank in plan.banks
+        if not _of_table(plan.table_id, training).has(SetSharesKept, bank, plan.table_id)
+    )
+    keys = with_keys_in_use(training)
+    return set_shares, tuple(bank for bank in tables.banks if not keys.has(LabelSharesKept, bank))
+
+
+def _lay_out_questions(data: Round, tables: Tables, batch: Records) -> None:
+    """A slot for each account asked about."""
     places = tables.places_of(data.keys)
     if len(np.unique(places, axis=0)) < len(places):
         raise OrderError("an account is asked about twice in one round")
     table, place = places.T
-    batch.put_arrays("questions", table=table, bin=place, set=data.set_of)
-    return {"sets": [[list(one.atoms), one.absent] for one in data.sets]}
+    batch.put(Questions(table, place, data.set_of))
 
 
-def _lay_out_votes(
-    data: ScoringInput, tables: Tables, batch: RunRecords
-) -> tuple[int, dict[str, Any]]:
-    """A slot in some layer for each side; the number of layers, and what the plan says."""
+def _lay_out_votes(data: ScoringInput, tables: Tables, batch: Records) -> int:
+    """A slot in some layer for each side; the number of layers."""
     slots = tables.slots(data)
-    n_layers = padded_layers(int(slots.layer.max(initial=0)) + 1, data.layers_at_once)
-    batch.put_arrays("codes", codes=data.codes)
-    batch.put_arrays(
-        "slots",
-        transaction=slots.transaction,
-        side=slots.side,
-        table=slots.table,
-        bin=slots.bin,
-        layer=slots.layer,
+    batch.put(Codes(data.codes))
+    batch.put(slots)
+    return padded_layers(int(slots.layer.max(initial=0)) + 1, data.layers_at_once)
+
+
+# What a sealed model needs before its first batch.
+
+
+def make_label_request(address: Address, batch: Records) -> LabelRequest:
+    """For the label shares of a bank, under the keys in use."""
+    return LabelRequest(address, with_keys_in_use(batch.of_epoch(0)).epoch)
+
+
+def keep_labels(message: EncryptedLabels, batch: Records) -> None:
+    """E_j[b] of some leaves."""
+    records = with_keys_in_use(batch.of_epoch(0))
+    parameters = parameters_of(records)
+    ring, here = Ring.of(parameters.share_ring), message.address
+    chunks = ScoringPlan(parameters).leaf_chunks()
+    size = ring.ciphertext_bytes(ring.parameters.n_data_primes)
+    expect(
+        len(message.ciphertexts) == len(chunks[here.index])
+        and all(len(ciphertext) == size for ciphertext in message.ciphertexts),
+        message,
+        "wrong number or size of ciphertexts",
     )
-    return n_layers, {"n_transactions": len(data.codes)}
+    records.put(EncryptedLabelShares(b"".join(message.ciphertexts)), here.sender, here.index)
+    if here.index + 1 == len(chunks):
+        records.put(LabelSharesKept(), here.sender)
+
+
+def keep_set_shares_opened(message: SetSharesOpened, batch: Records) -> None:
+    """A bank can work with the sets of a table."""
+    here = message.address
+    _of_table(here.table_id, batch).put(SetSharesKept(), here.sender, here.table_id)
+
+
+def _of_table(table_id: str, records: Records) -> Records:
+    return records.of_epoch(table_epoch(table_id))
+
+
+# Answers.
+
+
+def add_answer(message: ScoreReply, batch: Records) -> None:
+    """R of some layers, from a bank, or of a broadcast table from the aggregator."""
+    here, tables = message.address, Tables(batch.of_epoch(0))
+    plan = tables.plan(here.table_id)
+    expect(plan.broadcast == (here.sender == AGGREGATOR), message, "not from the right party")
+    layers = tables.scoring(plan).layer_chunks(plan, batch.get(BatchPlan).n_layers)
+    expect(here.index < len(layers), message, "there are not so many layers")
+    shape = (len(layers[here.index]), plan.layout.n_bins)
+    t = tables.parameters(plan).plain_modulus
+    expect_residues(message, message.residues, shape[0] * shape[1], t)
+    add_to_totals(batch, here, message.residues.reshape(shape), t)
+
+
+def bits(batch: Records) -> NDArray[np.int8]:
+    """The answer to each question of a finished round; slots that asked nothing say 0."""
+    found, wrong = _bits(batch)
+    if wrong:
+        raise ProtocolError(
+            f"table {wrong[0]}: an answer is neither 0 nor 1, or a slot that asked nothing"
+            " got one: some bank does not follow the protocol, or two banks have one id"
+        )
+    return found
+
+
+def bits_so_far(batch: Records) -> NDArray[np.int8] | None:
+    """What is known of a round that may not be over: -1 where there is no answer yet.
+
+    None: there is no such round.
+    """
+    return _bits(batch)[0] if batch.has(Questions) else None
+
+
+def _bits(batch: Records) -> tuple[NDArray[np.int8], list[str]]:
+    """The answers of a round, and the tables that have none, or none that can be right."""
+    asked = batch.get(Questions)
+    found, wrong = np.full(len(asked.bin), -1, np.int8), []
+    for number, table_id in enumerate(batch.get(BatchPlan).tables):
+        here, totals = asked.table == number, batch.find(Totals, table_id, 0)
+        places, total = asked.bin[here], None if totals is None else totals.totals[0]
+        # Until all parts of a table have been added, every slot is uniform.
+        if total is None or np.delete(total, places).any() or (total[places] > 1).any():
+            wrong.append(table_id)
+        else:
+            found[here] = total[places]
+    return found, wrong
+
+
+def votes(batch: Records) -> NDArray[np.int64]:
+    """The vote total of each side of each transaction of a finished batch."""
+    plan, slots, training = batch.get(BatchPlan), batch.get(Slots), batch.of_epoch(0)
+    found = np.zeros((plan.n_transactions, len(Side)), np.int64)
+    tables = Tables(training)
+    for number, table_id in enumerate(plan.tables):
+        table = tables.plan(table_id)
+        n_chunks = len(tables.scoring(table).layer_chunks(table, plan.n_layers))
+        total = np.concatenate([batch.get(Totals, table_id, i).totals for i in range(n_chunks)])
+        here = slots.table == number
+        found[slots.transaction[here], slots.side[here]] = total[slots.layer[here], slots.bin[here]]
+    if found.max(initial=0) > stored_forest(training).sizes.n_trees:
+        raise ProtocolError("a vote total is larger than the number of trees: bad answers")
+    return found

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pv4fad.parties.party import PAYMENT_NETWORK
-from pv4fad.protocol.messages import BlindedIndicators
+from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.scoring_messages import ScoreReply
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.wire import Message
 from pv4fad_bench.harness import (
     MeasuredPool,

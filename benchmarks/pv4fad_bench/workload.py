@@ -22,14 +22,14 @@ from pv4fad.hashing.keyed import tree_of
 from pv4fad.lead.federation import Federation
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.identity import Identity
-from pv4fad.parties.network_stages import TrainingInput
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.payments.identity import KEY_SEPARATOR
 from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.tables import AccountKey, TableAccounts
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool

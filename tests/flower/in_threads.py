@@ -28,11 +28,11 @@ from pv4fad.lead.bank_files import load_bank
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.trained_run import Batching
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.payments.challenge import transactions_file, write_partition
 from pv4fad.payments.generate import Difficulty, GeneratedTables, Settings, generate_tables
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.tables import padded
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.store.store import MemoryStore, Store

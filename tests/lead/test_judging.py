@@ -11,7 +11,7 @@ from pv4fad.lead.new_payments import KEY_SCHEMA, NewPayments, new_payments
 from pv4fad.lead.payments import inside_federation
 from pv4fad.lead.prepare import bank_directory, prepare_payment_network
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.parties.scoring_tables import AskedSet
+from pv4fad.protocol.score.inputs import AskedSet
 
 SHARE = 0.1
 

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from pv4fad.errors import DataError
-from pv4fad.parties.party import PAYMENT_NETWORK
 from pv4fad.payments.schema import ACCOUNT_SCHEMA, TRANSACTION_SCHEMA
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 
 PAGE = Path(__file__).parents[2] / "docs" / "quickstart.md"
 
@@ -45,8 +45,8 @@ def test_columns_are_those_that_the_page_explains(after):
 
 def test_no_store_holds_a_vote(after):
     names = {name for store in after["model"].stores.values() for name in store.keys("")}
-    assert any("known bits" in name for name in names) == (after["found"].accounts_known > 0)
-    assert not [name for name in names if "vote" in name]
+    assert any("KnownBits" in name for name in names) == (after["found"].accounts_known > 0)
+    assert not [name for name in names if "vote" in name.lower()]
 
 
 def test_own_files_are_loaded(after, tmp_path):

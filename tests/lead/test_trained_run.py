@@ -19,10 +19,11 @@ from tests.protocol.world import (
 
 from pv4fad.errors import DataError, OrderError
 from pv4fad.evidence.trusted import trusted_bits
-from pv4fad.lead.scoring_job import UNKNOWN, JobNotes
+from pv4fad.lead.scoring_job import UNKNOWN, BatchAnswers, JobNotes, RoundAsked, ScoringNotes
 from pv4fad.lead.trained_run import TrainedRun
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.parties.scoring_tables import AskedSet
+from pv4fad.protocol.score.inputs import AskedSet
+from pv4fad.protocol.score.state import KnownBits, LayersAnswered, Questions
 from pv4fad.store.store import MemoryStore
 
 
@@ -88,13 +89,18 @@ def until_done(world: World | ClassWorld, work) -> tuple[object, int]:
     raise AssertionError("it never ends")
 
 
+def names_of(store, *kinds) -> list[str]:
+    """The names of all records of some kinds, of whatever run and epoch."""
+    names = {kind.__name__ for kind in kinds}
+    return [name for name in store.keys("") if names & set(name.split("/"))]
+
+
 def layers_answered(world: World | ClassWorld) -> list[bytes]:
     """The counters of all banks."""
     return [
         bank.store.get(name)
         for bank in world.federation.banks
-        for name in bank.store.keys("")
-        if "layers answered/" in name
+        for name in names_of(bank.store, LayersAnswered)
     ]
 
 
@@ -262,12 +268,11 @@ def test_notes_of_a_scoring_hold_nothing_but_bits_and_go_with_it(immortal):
     world = world_of(ONE_BANK)
     scoring(world, [0, 1, 2])(run_of(world))
     store = world.federation.payment_network.store
-    notes = [name for name in store.keys("") if "scoring" in name]
-    assert {name.rsplit("/", 2)[-2] for name in notes} >= {"scoring answers", "scoring asked"}
+    assert names_of(store, BatchAnswers)
+    assert names_of(store, RoundAsked)
     run_of(world).finish_scoring()
-    left = [name for name in store.keys("") if "scoring" in name or "questions" in name]
-    assert left == []
-    assert [name for name in store.keys("") if "known bits" in name]
+    assert not names_of(store, ScoringNotes, RoundAsked, BatchAnswers, Questions)
+    assert names_of(store, KnownBits)
 
 
 def test_a_match_of_all_accounts_anew_forgets_what_was_known(immortal, asked):
@@ -278,7 +283,7 @@ def test_a_match_of_all_accounts_anew_forgets_what_was_known(immortal, asked):
     run_of(world).match_anew()
     assert run_of(world).n_known() == (0, 0)
     store = world.federation.payment_network.store
-    assert not [name for name in store.keys("") if "known bits" in name]
+    assert not names_of(store, KnownBits)
     n_asked = len(asked)
     assert np.array_equal(scoring(world, accounts)(run_of(world)), known)
     assert asked[n_asked:] == asked[:n_asked] != []
@@ -290,7 +295,7 @@ def test_a_new_match_in_the_middle_of_a_scoring_forgets_that_too(immortal):
     run_of(again(world, copies=False)).match_anew()
     assert run_of(world).n_known() == (0, 0)
     store = world.federation.payment_network.store
-    assert not [name for name in store.keys("") if "known bits" in name or "scoring" in name]
+    assert not names_of(store, KnownBits, ScoringNotes, RoundAsked, BatchAnswers)
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["over", "under way"])

@@ -1,16 +1,20 @@
 """Runs from data frames, with stores in memory: both models equal the trusted third party."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
 
 from pv4fad.lead.members import assemble, party_names
 from pv4fad.lead.new_run import NewRun, begin_run, prepare_run
+from pv4fad.lead.own_model import StoredModel
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
+from pv4fad.protocol.compare.state import BankLabelShare, Labels
+from pv4fad.protocol.count.state import BankSums, OwnSums, ReleasedCounts
+from pv4fad.protocol.propose.state import StoredTrees
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.run.meter import Meter, messages_of_phases
+from pv4fad.store.records import Records, stored
 from pv4fad.store.store import MemoryStore
 from pv4fad.verify.training import compare
 from pv4fad.workers import WorkerPool
@@ -37,9 +41,8 @@ class Run:
     meter: Meter
     reports: list
 
-    def arrays(self, party: str, name: str) -> dict[str, np.ndarray]:
-        with self.stores[party].transaction() as tx:
-            return RunRecords(tx, self.new.parameters.run_id).get_arrays(name)
+    def record(self, party: str, kind):
+        return stored(self.stores[party], self.new.parameters.run_id, kind)
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -99,33 +102,33 @@ def test_there_is_something_to_compare(run, model):
     """Accounts of all kinds count; the labels of red leaves are not all the same."""
     assert run.new.training.counts.n_path.any()
     if model == "evidence":
-        counts = run.arrays(PAYMENT_NETWORK, "noisy counts")["counts"]
+        counts = run.record(PAYMENT_NETWORK, ReleasedCounts).counts
         present, mild, severe = counts.sum(axis=0)
         assert min(mild, severe) > 0
         assert mild + severe < present < run.new.training.counts.n_path.sum()
     elif model == "evidence, coarse":
-        assert run.arrays(PAYMENT_NETWORK, "noisy counts")["counts"].sum() > 0
+        assert run.record(PAYMENT_NETWORK, ReleasedCounts).counts.sum() > 0
     elif model == "paper, decisions":
-        labels = run.arrays(PAYMENT_NETWORK, "labels")["labels"]
+        labels = run.record(PAYMENT_NETWORK, Labels).labels
         assert 0 < labels.sum() < len(labels)
 
 
 WRONG = {
     "evidence": {
-        (PAYMENT_NETWORK, "sums", "p"): "counts",
-        ("bank02", "sums", "q"): "counts",
-        (PAYMENT_NETWORK, "noisy counts", "counts"): "released counts",
-        (PAYMENT_NETWORK, "own knowledge", "rows"): "own knowledge",
-        (PAYMENT_NETWORK, "own knowledge", "hazard"): "own knowledge",
+        (PAYMENT_NETWORK, OwnSums, "p"): "counts",
+        ("bank02", BankSums, "q"): "counts",
+        (PAYMENT_NETWORK, ReleasedCounts, "counts"): "released counts",
+        (PAYMENT_NETWORK, StoredModel, "rows"): "own knowledge",
+        (PAYMENT_NETWORK, StoredModel, "hazard"): "own knowledge",
     },
-    "evidence, coarse": {(PAYMENT_NETWORK, "noisy counts", "counts"): "released counts"},
+    "evidence, coarse": {(PAYMENT_NETWORK, ReleasedCounts, "counts"): "released counts"},
     "paper, decisions": {
-        (PAYMENT_NETWORK, "sums", "p"): "counts",
-        ("bank02", "sums", "q"): "counts",
-        (PAYMENT_NETWORK, "labels", "labels"): "red leaves",
-        (PAYMENT_NETWORK, "green labels", "labels"): "green leaves",
+        (PAYMENT_NETWORK, OwnSums, "p"): "counts",
+        ("bank02", BankSums, "q"): "counts",
+        (PAYMENT_NETWORK, Labels, "labels"): "red leaves",
+        (PAYMENT_NETWORK, StoredTrees, "green_labels"): "green leaves",
     },
-    "paper, votes": {("bank02", "label share", "b"): "red leaves, with the share of bank02"},
+    "paper, votes": {("bank02", BankLabelShare, "b"): "red leaves, with the share of bank02"},
 }
 
 
@@ -133,11 +136,12 @@ def test_one_wrong_value_is_noticed(run, model, verification):
     """Each of these, and another commitment; a comparison takes a while, so all in one."""
     for position, (party, record, array) in enumerate(WRONG[model]):
         with run.stores[party].transaction() as tx:
-            records = RunRecords(tx, run.new.parameters.run_id)
-            values = {name: one.copy() for name, one in records.get_arrays(record).items()}
-            flat = values[array].reshape(-1)
+            records = Records(tx, run.new.parameters.run_id)
+            right = records.get(record)
+            wrong = getattr(right, array).copy()
+            flat = wrong.reshape(-1)
             flat[position] = 1 - flat[position] if flat.max() <= 1 else flat[position] + 1
-            records.put_arrays(record, **values)
+            records.put(replace(right, **{array: wrong}))
     result = verification(bytes(32))
     assert not result.all_equal
     unequal = Counter({one.what: one.total - one.equal for one in (*result.exact, *result.noisy)})

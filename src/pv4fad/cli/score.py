@@ -17,8 +17,8 @@ from pv4fad.files import require_new_file
 from pv4fad.lead.score import How, Scored, score
 from pv4fad.lead.site import Site
 from pv4fad.lead.trained_run import Batching
-from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.payments.splits import scoring_splits
+from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.scoring_meter import SCORING_PHASES
 from pv4fad.run.scoring_record import read_record

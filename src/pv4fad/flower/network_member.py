@@ -31,9 +31,9 @@ from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.train import carry_through, stage_of
 from pv4fad.lead.trained_run import TrainedRun
 from pv4fad.parties.in_process import Observer
-from pv4fad.parties.party import BANK, PAYMENT_NETWORK
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.payments.loading import load_transactions
+from pv4fad.protocol.roles import BANK, PAYMENT_NETWORK
 from pv4fad.protocol.wire import decode
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder

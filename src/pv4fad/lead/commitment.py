@@ -11,7 +11,7 @@ import json
 
 from pv4fad.errors import ParameterError
 from pv4fad.forest.forest_file import NONCE_BYTES, to_document
-from pv4fad.parties.network_stages import TrainingInput
+from pv4fad.protocol.propose.inputs import TrainingInput
 
 _PURPOSE = b"pv4fad counted, version 1"
 

@@ -31,7 +31,7 @@ from pv4fad.lead.score import (
 )
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.trained_run import TrainedRun
-from pv4fad.parties.party import PAYMENT_NETWORK
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool
 

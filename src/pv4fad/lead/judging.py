@@ -28,8 +28,8 @@ from pv4fad.forest.reasons import reasons
 from pv4fad.forest.votes import green_votes, predictions
 from pv4fad.lead.new_payments import NewPayments
 from pv4fad.lead.own_model import OwnModel
-from pv4fad.parties.network_stages import Trees
-from pv4fad.parties.scoring_tables import AskedSet
+from pv4fad.protocol.propose.inputs import Trees
+from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.run.scoring_record import Learned
 
 _MOST_ROUNDS = 7

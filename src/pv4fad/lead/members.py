@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pv4fad.lead.federation import Federation
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
-from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.identity import Identity
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import read_ledger, set_limit
+from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.match.bank_accounts import BankRecords
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool
 

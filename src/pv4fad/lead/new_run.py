@@ -19,7 +19,7 @@ import polars as pl
 from pv4fad.errors import DataError
 from pv4fad.forest.forest_file import NONCE_BYTES
 from pv4fad.lead.commitment import commitment
-from pv4fad.lead.federation import LedFederation, run_parameters
+from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.own_model import OwnModel
 from pv4fad.lead.payments import fingerprint
 from pv4fad.lead.prepare import (
@@ -29,18 +29,17 @@ from pv4fad.lead.prepare import (
     prepare_payment_network,
 )
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.in_process import Observer
-from pv4fad.parties.network_stages import TrainingInput
-from pv4fad.parties.party import RunRecords
 from pv4fad.privacy.effective import default_honest_banks
+from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
 from pv4fad.randomness import secret_bytes
+from pv4fad.store.records import Record, Records, stored
 from pv4fad.store.store import Store
 from pv4fad.validated import ValidatedModel
 
 _SEED_BYTES = 16
-_TRAINING = "training"
 
 
 class TrainingRecord(ValidatedModel):
@@ -52,6 +51,13 @@ class TrainingRecord(ValidatedModel):
     """Hex; opens the commitment to what was counted."""
     transactions: str
     """Fingerprint of its data."""
+
+
+@dataclass(frozen=True)
+class TrainingNotes(Record):
+    """In the payment network's store."""
+
+    private: TrainingRecord = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -125,8 +131,8 @@ def begin_run(federation: LedFederation, new: NewRun, observer: Observer | None 
     """Propose the run and carry it through."""
     run_id = new.parameters.run_id
     with federation.payment_network.store.transaction() as tx:
-        records = RunRecords(tx, run_id)
-        records.put_json(_TRAINING, new.private.model_dump(mode="json"))
+        records = Records(tx, run_id)
+        records.put(TrainingNotes(new.private))
         if new.own is not None:
             new.own.store(records)
     federation.train(new.parameters, new.training, observer)
@@ -134,5 +140,4 @@ def begin_run(federation: LedFederation, new: NewRun, observer: Observer | None 
 
 def read_training_record(store: Store, run_id: str) -> TrainingRecord:
     """How a run came about, from the payment network's store."""
-    with store.transaction() as tx:
-        return TrainingRecord(**RunRecords(tx, run_id).get_json(_TRAINING))
+    return stored(store, run_id, TrainingNotes).private

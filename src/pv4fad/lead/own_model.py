@@ -7,7 +7,7 @@ counts of the run it becomes the evidence that scoring goes by.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,37 @@ from pv4fad.errors import ParameterError
 from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.evidence.model import EvidenceModel
 from pv4fad.evidence.noise import CountNoise
-from pv4fad.parties.party import RunRecords
+from pv4fad.protocol.count.state import ReleasedCounts
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.store.records import Record, Records, stored
 from pv4fad.store.store import Store
 
-_LOCAL_MODEL = "local model"
-_USUAL = "usual values"
-_ORDER = "order of kinds"
-_KNOWLEDGE = "own knowledge"
+
+@dataclass(frozen=True)
+class StoredModel(Record):
+    """The own model in the payment network's store; `LocalModel`, and the arrays of `Knowledge`."""
+
+    local: bytes = field(repr=False)
+    usual: NDArray[np.float32] = field(repr=False)
+    scale: NDArray[np.float64] = field(repr=False)
+    history: NDArray[np.float64] = field(repr=False)
+    rows: NDArray[np.float64] = field(repr=False)
+    kept: NDArray[np.int64] = field(repr=False)
+    hazard: NDArray[np.float64] = field(repr=False)
+    is_first: NDArray[np.bool_] = field(repr=False)
+    stratum: NDArray[np.int64] = field(repr=False)
+    weight: NDArray[np.float64] = field(repr=False)
+
+    def knowledge(self) -> Knowledge:
+        arrays = {one.name: getattr(self, one.name) for one in fields(self)[2:]}
+        return Knowledge.from_arrays(arrays)
+
+
+@dataclass(frozen=True)
+class OrderOfKinds(Record):
+    """As of `EvidenceModel.of`; settled once per run."""
+
+    order: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -36,21 +59,15 @@ class OwnModel:
     """The usual value of each feature of the local model."""
     knowledge: Knowledge = field(repr=False)
 
-    def store(self, records: RunRecords) -> None:
+    def store(self, records: Records) -> None:
         """Into the payment network's own store."""
-        records.put(_LOCAL_MODEL, self.local.to_bytes())
-        records.put_arrays(_USUAL, usual=self.usual)
-        records.put_arrays(_KNOWLEDGE, **self.knowledge.to_arrays())
+        arrays = self.knowledge.to_arrays()
+        records.put(StoredModel(self.local.to_bytes(), self.usual, **arrays))
 
     @classmethod
     def stored(cls, store: Store, run_id: str) -> OwnModel:
-        with store.transaction() as tx:
-            records = RunRecords(tx, run_id)
-            return cls(
-                LocalModel.from_bytes(records.get(_LOCAL_MODEL)),
-                records.get_arrays(_USUAL)["usual"],
-                Knowledge.from_arrays(records.get_arrays(_KNOWLEDGE)),
-            )
+        kept = stored(store, run_id, StoredModel)
+        return cls(LocalModel.from_bytes(kept.local), kept.usual, kept.knowledge())
 
     def evidence(
         self,
@@ -85,8 +102,8 @@ def stored_evidence(own: OwnModel, parameters: RunParameters, store: Store) -> E
     an average may differ on another machine.
     """
     with store.transaction() as tx:
-        records = RunRecords(tx, parameters.run_id)
-        counts = records.get_arrays("noisy counts")["counts"]
-        model = own.evidence(parameters, counts, records.find_json(_ORDER, None))
-        records.put_json(_ORDER, model.order)
+        records = Records(tx, parameters.run_id)
+        counts, settled = records.get(ReleasedCounts).counts, records.find(OrderOfKinds)
+        model = own.evidence(parameters, counts, None if settled is None else settled.order)
+        records.put(OrderOfKinds(tuple(model.order)))
     return model

@@ -30,13 +30,13 @@ from pv4fad.lead.bank_files import applied_slots
 from pv4fad.lead.own_model import OwnModel
 from pv4fad.lead.payments import account_index, fingerprint, first_payments, inside_federation
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.network_stages import TrainingInput, Trees
 from pv4fad.payments.features import FeatureTable, compute_features
 from pv4fad.payments.identity import qualified_key_expr
 from pv4fad.payments.loading import ACCOUNT_KEY
 from pv4fad.payments.routing import route
 from pv4fad.payments.schema import LABEL
+from pv4fad.protocol.match.bank_accounts import BankRecords
+from pv4fad.protocol.propose.inputs import TrainingInput, Trees
 from pv4fad.protocol.tables import TableAccounts, assign_tables
 
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from pv4fad.errors import DataError, ParameterError
@@ -30,12 +29,12 @@ from pv4fad.lead.prepare import bank_directory, bank_records
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.site import Site, load_banks, members
 from pv4fad.lead.trained_run import Batching, TrainedRun
-from pv4fad.parties.network_stages import Trees
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import stored_forest
 from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.loading import load_transactions
+from pv4fad.protocol.compare.state import Labels
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import Trees
+from pv4fad.protocol.propose.state import StoredTrees
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import PREPARE, PhaseCost, Progress, Report
@@ -46,6 +45,7 @@ from pv4fad.run.predictions import (
     write_predictions,
 )
 from pv4fad.run.scoring_record import Learned, ScoringRecord, write_record
+from pv4fad.store.records import stored
 from pv4fad.store.store import Store
 
 
@@ -184,8 +184,7 @@ def judge_of(
         model = stored_evidence(own, parameters, store)
         return EvidenceJudge(own, model, parameters.absent, payments, directory, alert_share)
     if parameters.mode == "released":
-        with store.transaction() as tx:
-            labels = RunRecords(tx, run_id).get_arrays("labels")["labels"]
+        labels = stored(store, run_id, Labels).labels
         keys = pl.DataFrame(payments.keys, schema=KEY_SCHEMA, orient="row")
         return DecisionJudge(
             stored_trees(store, run_id),
@@ -215,10 +214,7 @@ def voted(run: TrainedRun, payments: NewPayments, trees: Trees, batching: Batchi
 
 def stored_trees(store: Store, run_id: str) -> Trees:
     """The paper's model, as the payment network keeps it."""
-    with store.transaction() as tx:
-        run = RunRecords(tx, run_id)
-        green: np.ndarray = run.get_arrays("green labels")["labels"]
-        return Trees(stored_forest(run), green)
+    return stored(store, run_id, StoredTrees).trees()
 
 
 def _load(known: Path, new: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series | None]:

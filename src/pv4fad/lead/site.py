@@ -13,10 +13,10 @@ from pv4fad.errors import DataError
 from pv4fad.lead.bank_files import load_bank
 from pv4fad.lead.federation import Federation
 from pv4fad.lead.members import assemble, party_names
-from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
-from pv4fad.parties.bank_table import BankRecords
 from pv4fad.payments.challenge import read_partition
 from pv4fad.privacy.epsilon import Epsilon
+from pv4fad.protocol.match.bank_accounts import BankRecords
+from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.store.sealing import Passphrase

@@ -32,7 +32,8 @@ from pv4fad.lead.prepare import bank_records
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.site import Site, load_banks, members
 from pv4fad.parties.in_process import Observer
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
+from pv4fad.parties.network_stages import stored_stage
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.wire import Message
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
@@ -154,9 +155,8 @@ def _training_of_proposed_run(
 
 def stage_of(store: Store, run_id: str) -> str | None:
     """The name of the party's stage in a run."""
-    with store.transaction() as tx:
-        run = RunRecords(tx, run_id)
-        return None if run.find("stage") is None else str(run.get_json("stage")[0])
+    stage = stored_stage(store, run_id)
+    return None if stage is None else type(stage).__name__
 
 
 def _require_same_settings(stored: TrainingSettings, given: Mapping[str, Any]) -> None:

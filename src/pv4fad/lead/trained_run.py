@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import DataError, OrderError, ParameterError
-from pv4fad.lead.federation import LedFederation, match_parameters
+from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.scoring_job import JobNotes, ScoringJob
-from pv4fad.parties.bank import Bank
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import AskedSet, Round, ScoringInput
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import match_parameters
+from pv4fad.protocol.score.inputs import AskedSet, Round, ScoringInput
 from pv4fad.protocol.tables import AccountKey, assign_tables
 from pv4fad.run.meter import Report
 from pv4fad.run.scoring_meter import MATCH, SCORE, ScoringMeter, messages_of_match
@@ -261,7 +260,7 @@ class TrainedRun:
         if epoch is None:
             return
         if epoch in self._network.matches(self._run_id) or all(
-            self._account_file(bank, epoch) in (None, bank.account_file)
+            bank.matched_account_file(self._run_id, epoch) in (None, bank.account_file)
             for bank in self._federation.banks
         ):
             self._federation.resume(self.meter)
@@ -284,11 +283,5 @@ class TrainedRun:
         return [
             bank.name
             for bank in self._federation.banks
-            if self._account_file(bank, everywhere) != bank.account_file
+            if bank.matched_account_file(self._run_id, everywhere) != bank.account_file
         ]
-
-    def _account_file(self, bank: Bank, epoch: int) -> str | None:
-        """The version of its account file that a bank began a match with."""
-        with bank.store.transaction() as tx:
-            noted = RunRecords(tx, self._run_id, epoch).find("account file")
-            return None if noted is None else noted.decode()

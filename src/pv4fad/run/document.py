@@ -15,8 +15,8 @@ from pydantic import ConfigDict, ValidationError
 from pv4fad import __version__
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.he.noise import FAILURE_BITS
-from pv4fad.parties.bank_release import UNIT
 from pv4fad.privacy.effective import effective_epsilon, guessing_bound
+from pv4fad.protocol.count.bank import UNIT
 from pv4fad.protocol.parameters import LOG2_LAYERS, LOG2_WRAP, RunParameters
 from pv4fad.run.meter import PhaseCost, Traffic
 from pv4fad.validated import ValidatedModel

@@ -1,7 +1,7 @@
 """Seconds and bytes of a run: by phase, and by kind and direction of message.
 
     prepare   at the payment network and the banks, before anything is sent
-    propose, match, count; of the paper's model compare, labels   as in `federation`
+    propose, match, count; of the paper's model compare, labels   as in `protocol.order`
 
 A message belongs to the phase of its kind.  Handling time belongs to the phase of the work that the
 message sets off: the last shares of the join let the payment network begin to count.  Messages
@@ -15,29 +15,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.protocol.messages import BlindedIndicators, MaskedProducts, Receipt, Roster
+from pv4fad.protocol.count.messages import MaskedProducts
+from pv4fad.protocol.match.messages import BlindedIndicators
+from pv4fad.protocol.order import messages_of, phase_of
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.messages import Roster
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.roles import role_of
 from pv4fad.protocol.wire import Message
 from pv4fad.validated import ValidatedModel
 
 PREPARE = "prepare"
 PHASES = (PREPARE, "propose", "match", "count")
-
-_PHASE_OF_KIND = {
-    "run-proposal": "propose",
-    "bank-keys": "propose",
-    "roster": "propose",
-    "encrypted-table": "match",
-    "blinded-indicators": "match",
-    "masked-products": "count",
-    "noisy-sums": "count",
-    "noisy-counts": "count",
-    "blinded-sums": "compare",
-    "encrypted-digits": "compare",
-    "shared-labels": "labels",
-    "label-masks": "labels",
-}
 
 
 class PhaseCost(ValidatedModel):
@@ -93,7 +82,7 @@ class TrafficCount:
 
     def add(self, message: Message, size_bytes: int) -> None:
         address = message.address
-        direction = (message.kind, role(address.sender), role(address.receiver))
+        direction = (message.kind, role_of(address.sender), role_of(address.receiver))
         self._messages[direction] += 1
         self._bytes[direction] += size_bytes
 
@@ -129,7 +118,7 @@ class Meter:
     def __call__(self, message: Message, size_bytes: int) -> None:
         """A message is about to be handed over."""
         self._traffic.add(message, size_bytes)
-        self._add(_phase_of(message), messages=1, size_bytes=size_bytes)
+        self._add(phase_of(message), messages=1, size_bytes=size_bytes)
         self._switch_to(self._phase_of_work(message))
 
     def stop(self) -> None:
@@ -176,34 +165,12 @@ class Meter:
                 # After its last products, it is the next bank's turn.
                 plan, chunk = self._parameters.count_steps(bank)[-1]
                 return "match" if here == (plan.table_id, chunk) else "count"
-        return _phase_of(message)
+        return phase_of(message)
 
 
 def messages_of_phases(parameters: RunParameters) -> dict[str, int]:
     """How many messages each phase has."""
-    n_banks = len(parameters.banks)
-    n_match = sum(len(parameters.match_steps(bank)) for bank in parameters.banks)
-    n_count = sum(len(parameters.count_steps(bank)) for bank in parameters.banks)
-    messages = {
-        PREPARE: 0,
-        "propose": 2 + 4 * n_banks,  # proposals, keys or receipt; rosters, receipts
-        "match": 2 * n_match,
-        "count": 2 * n_count + n_banks,
-    }
-    if parameters.mode == "counts":
-        return messages | {"count": messages["count"] + 1}
-    n_blocks, n_masks = parameters.n_leaf_blocks, n_banks if parameters.mode == "sealed" else 1
-    return messages | {"compare": 1 + n_blocks, "labels": n_blocks + n_masks}
-
-
-def role(party: str) -> str:
-    """What a party is: every bank is a bank."""
-    return party if party in (PAYMENT_NETWORK, AGGREGATOR) else "bank"
-
-
-def _phase_of(message: Message) -> str:
-    kind = _kind(message.of) if isinstance(message, Receipt) else message.kind
-    return _PHASE_OF_KIND[kind]
+    return {PREPARE: 0} | messages_of(parameters)
 
 
 def _kind(message_id: str) -> str:

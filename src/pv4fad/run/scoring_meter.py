@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from pv4fad.protocol.messages import Receipt
+from pv4fad.protocol.order import messages_of, phase_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Message
 from pv4fad.run.meter import PREPARE, PhaseCost, Progress, Report, Traffic, TrafficCount
@@ -16,13 +16,6 @@ from pv4fad.run.meter import PREPARE, PhaseCost, Progress, Report, Traffic, Traf
 MATCH, SCORE = "match", "score"
 SCORING_PHASES = (PREPARE, MATCH, SCORE)
 MATCHING_PHASES = (PREPARE, MATCH)
-_KINDS_OF_MATCH = {
-    "run-proposal",
-    "bank-keys",
-    "encrypted-table",
-    "blinded-indicators",
-    "tables-in-force",
-}
 
 
 class ScoringMeter:
@@ -43,8 +36,7 @@ class ScoringMeter:
 
     def __call__(self, message: Message, size_bytes: int) -> None:
         """A message is about to be handed over."""
-        kind = message.of.split("/")[3] if isinstance(message, Receipt) else message.kind
-        phase = MATCH if kind in _KINDS_OF_MATCH else SCORE
+        phase = phase_of(message)
         self._switch_to(phase)
         self._traffic.add(message, size_bytes)
         self._add(phase, messages=1, size_bytes=size_bytes)
@@ -85,5 +77,4 @@ class ScoringMeter:
 
 def messages_of_match(parameters: RunParameters) -> int:
     """How many messages a match after training has."""
-    n_tables = sum(len(parameters.match_steps(bank)) for bank in parameters.banks)
-    return 2 * n_tables + 4 * len(parameters.banks)  # proposals, keys; what is in force, receipts
+    return sum(messages_of(parameters).values())

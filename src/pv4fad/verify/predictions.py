@@ -27,13 +27,15 @@ from pv4fad.lead.new_payments import KEY_SCHEMA, new_payments
 from pv4fad.lead.prepare import bank_directory
 from pv4fad.lead.score import judge_of
 from pv4fad.lead.scoring_job import JobNotes
-from pv4fad.parties.network_stages import Trees
-from pv4fad.parties.party import RunRecords
 from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.loading import load_transactions
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import Trees
+from pv4fad.protocol.propose.state import AccountFile
+from pv4fad.protocol.state import with_keys_in_use
 from pv4fad.run.predictions import in_order
 from pv4fad.run.scoring_record import ScoringRecord, require_run
+from pv4fad.store.records import Records
 from pv4fad.store.store import Store
 from pv4fad.verify.comparison import Comparison, joined_atoms
 
@@ -85,9 +87,8 @@ def _read(path: Path) -> pl.DataFrame:
 def require_matched_accounts(store: Store, run_id: str, version: str) -> None:
     """These are the accounts of the match in force."""
     with store.transaction() as tx:
-        training = RunRecords(tx, run_id)
-        matched = training.of_epoch(training.find_json("key epoch", 0)).get("account file")
-    if matched.decode() != version:
+        matched = with_keys_in_use(Records(tx, run_id)).get(AccountFile)
+    if matched.fingerprint != version:
         raise DataError(
             f"{store.party}: the account file of the test split is not the one matched last"
         )

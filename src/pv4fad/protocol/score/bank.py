@@ -17,25 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import BudgetError, OrderError
-from pv4fad.he.keys import SecretKey
-from pv4fad.parties.party import (
-    AGGREGATOR,
-    PAYMENT_NETWORK,
-    RunRecords,
-    expect,
-)
 from pv4fad.privacy.pairwise import PairwiseKey, pairwise_mask
-from pv4fad.protocol.messages import Receipt
+from pv4fad.protocol.checks import expect
+from pv4fad.protocol.compare.state import BankLabelShare
 from pv4fad.protocol.parameters import RunParameters, TablePlan, digest_of, table_epoch
-from pv4fad.protocol.score import (
-    LabelsJob,
-    OpenSetsJob,
-    ReplyJob,
-    answer_queries,
-    encrypt_label_shares,
-    open_sets,
-)
-from pv4fad.protocol.scoring_messages import (
+from pv4fad.protocol.propose.state import OtherBanks, OwnKeys
+from pv4fad.protocol.receipt import receipt_of
+from pv4fad.protocol.roles import AGGREGATOR
+from pv4fad.protocol.score.messages import (
     BlindedSetShares,
     EncryptedLabels,
     LabelRequest,
@@ -43,8 +32,19 @@ from pv4fad.protocol.scoring_messages import (
     ScoreReply,
     SetSharesOpened,
 )
-from pv4fad.protocol.scoring_plan import ScoringPlan
-from pv4fad.protocol.wire import Address, Message, message_id
+from pv4fad.protocol.score.plan import ScoringPlan
+from pv4fad.protocol.score.state import LayersAnswered, OpenedSets
+from pv4fad.protocol.score.steps import (
+    LabelsJob,
+    OpenSetsJob,
+    ReplyJob,
+    answer_queries,
+    encrypt_label_shares,
+    open_sets,
+)
+from pv4fad.protocol.state import parameters_of
+from pv4fad.protocol.wire import Message, message_id
+from pv4fad.store.records import Records
 from pv4fad.workers import WorkerPool
 
 DEFAULT_LAYERS_PER_DAY = 10_000
@@ -64,7 +64,7 @@ class BankScoring:
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
     def answer(
-        self, message: BlindedSetShares | LabelRequest | ScoreQuery, training: RunRecords
+        self, message: BlindedSetShares | LabelRequest | ScoreQuery, training: Records
     ) -> Iterable[Message]:
         """Answer a scoring message of a trained run."""
         match message:
@@ -75,40 +75,40 @@ class BankScoring:
             case ScoreQuery():
                 return self._score(message, training)
 
-    def _open_sets(self, message: BlindedSetShares, training: RunRecords) -> Iterable[Message]:
+    def _open_sets(self, message: BlindedSetShares, training: Records) -> Iterable[Message]:
         records, parameters, plan = self._table(message, training)
         expect(parameters.mode == "sealed", message, "a released model needs no set shares")
         n_sets, n_blocks = parameters.sizes.n_distinct_sets, _n_blocks(parameters, plan)
         expect(
             len(message.ciphertexts) == n_sets * n_blocks, message, "wrong number of ciphertexts"
         )
-        secret = secret_key(records, parameters)
+        secret = records.get(OwnKeys).secret_key(parameters.share_ring)
         jobs = (
             OpenSetsJob(secret, message.ciphertexts[i * n_sets : (i + 1) * n_sets])
             for i in range(n_blocks)
         )
         opened = list(self.pool.map(open_sets, jobs))
-        records.put_arrays(f"opened sets/{plan.table_id}", v=np.stack(opened))
-        return [SetSharesOpened(_reply(message.address))]
+        records.put(OpenedSets(np.stack(opened)), plan.table_id)
+        return [SetSharesOpened(message.address.answer())]
 
-    def _send_labels(self, message: LabelRequest, training: RunRecords) -> Iterable[Message]:
+    def _send_labels(self, message: LabelRequest, training: Records) -> Iterable[Message]:
         records = training.of_epoch(message.key_epoch)
-        parameters = records.parameters()
+        parameters = parameters_of(records)
         expect(parameters.mode == "sealed", message, "a released model has no label shares")
         chunks = ScoringPlan(parameters).leaf_chunks()
         expect(message.address.index < len(chunks), message, "there are not so many leaves")
         leaves = chunks[message.address.index]
-        shares = training.get_arrays("label share")["b"][leaves.start : leaves.stop]
-        secret = secret_key(records, parameters)
+        shares = training.get(BankLabelShare).b[leaves.start : leaves.stop]
+        secret = records.get(OwnKeys).secret_key(parameters.share_ring)
         jobs = (
             LabelsJob(secret, shares[i : i + _LABEL_BATCH])
             for i in range(0, len(shares), _LABEL_BATCH)
         )
         encrypted = self.pool.map(encrypt_label_shares, jobs)
-        address = _reply(message.address)
-        return [EncryptedLabels(address, tuple(one for batch in encrypted for one in batch))]
+        ciphertexts = tuple(share for batch in encrypted for share in batch)
+        return [EncryptedLabels(message.address.answer(), ciphertexts)]
 
-    def _score(self, message: ScoreQuery, training: RunRecords) -> Iterable[Message]:
+    def _score(self, message: ScoreQuery, training: Records) -> Iterable[Message]:
         """R = Z − Σ_c y_c·v_c in every slot of every layer."""
         records, parameters, plan = self._table(message, training)
         scoring, n_blocks = ScoringPlan(parameters), _n_blocks(parameters, plan)
@@ -120,13 +120,13 @@ class BankScoring:
             "wrong number of ciphertexts",
         )
         self._count_layers(message, plan, training)
-        secret = secret_key(records, parameters)
+        secret = records.get(OwnKeys).secret_key(parameters.share_ring)
         opened: NDArray[np.uint32] = np.zeros((n_blocks, 0, 0), np.uint32)
         if parameters.mode == "sealed":
-            stored = records.find_arrays(f"opened sets/{plan.table_id}")
+            stored = records.find(OpenedSets, plan.table_id)
             if stored is None:
                 raise OrderError(f"table {plan.table_id}: the shares of its sets come first")
-            opened = stored["v"]
+            opened = stored.v
         queries = [
             tuple(
                 message.ciphertexts[start : start + per_slot]
@@ -140,28 +140,28 @@ class BankScoring:
         replies = np.concatenate(list(self.pool.map(answer_queries, jobs)), axis=1)
         residues = replies.ravel()
         if not plan.broadcast:
-            return [ScoreReply(_reply(message.address), residues)]
-        # Of a broadcast table nobody may see which bank answered: only the sum leaves.
-        others = {n: bytes.fromhex(key) for n, key in training.get_json("others").items()}
+            return [ScoreReply(message.address.answer(), residues)]
+        # Nobody may see which bank answered about a broadcast table: only the sum leaves.
+        here = message.address
+        others = training.get(OtherBanks).pairwise_keys()
         t, run_id = parameters.plain_modulus, parameters.run_id
         # Banks that were told different parameters mask differently, and their sum is noise.
         context = f"score {message_id(message).rsplit('/', 1)[0]} ".encode() + digest_of(parameters)
         mask = pairwise_mask(self.pairwise, others, run_id, context, modulus=t, n=len(residues))
         masked = ScoreReply(
-            _reply(message.address, AGGREGATOR),
+            here.onward(AGGREGATOR, here.table_id, here.index),
             ((residues + mask) % np.uint64(t)).astype(np.uint32),
         )
-        return [masked, Receipt(_reply(message.address), message_id(message))]
+        return [masked, receipt_of(message)]
 
-    def _count_layers(self, message: ScoreQuery, plan: TablePlan, training: RunRecords) -> None:
+    def _count_layers(self, message: ScoreQuery, plan: TablePlan, training: Records) -> None:
         # One count for all routed tables of all runs, and one for all broadcast ones: an account
         # can be in any of them, and the payment network names and multiplies tables as it likes.
         kind = "broadcast" if plan.broadcast else "routed"
-        counts = training.of_all_runs()
-        noted = counts.find_json(f"layers answered/{kind}", {"day": "", "layers": 0})
+        noted = training.find(LayersAnswered, kind) or LayersAnswered("", 0)
         # A clock that was set back does not start a new day.
-        day = max(self.now().date().isoformat(), noted["day"])
-        answered = noted["layers"] if day == noted["day"] else 0
+        day = max(self.now().date().isoformat(), noted.day)
+        answered = noted.layers if day == noted.day else 0
         if answered + message.n_layers > self.layers_per_day:
             raise BudgetError(
                 f"{self.name} answers at most {self.layers_per_day} layers per table and day; of "
@@ -169,31 +169,20 @@ class BankScoring:
                 f"{message.n_layers} more: go on tomorrow (UTC), or have the bank raise its limit"
             )
         total = answered + message.n_layers
-        counts.put_json(f"layers answered/{kind}", {"day": day, "layers": total})
+        training.put(LayersAnswered(day, total), kind)
         log.info("%s, %s table: %d layers answered today", self.name, kind, total)
 
     def _table(
-        self, message: Message, training: RunRecords
-    ) -> tuple[RunRecords, RunParameters, TablePlan]:
+        self, message: Message, training: Records
+    ) -> tuple[Records, RunParameters, TablePlan]:
         """The match that a table belongs to."""
         epoch = table_epoch(message.address.table_id)
         records = training.of_epoch(epoch)
-        parameters = records.parameters()
+        parameters = parameters_of(records)
         plan = parameters.table(message.address.table_id)
         expect(self.name in plan.banks, message, "not a table of this bank")
         return records, parameters, plan
 
 
-def secret_key(records: RunRecords, parameters: RunParameters) -> SecretKey:
-    """The bank's secret key of a match."""
-    return SecretKey(parameters.share_ring, records.get("own secret key"))
-
-
 def _n_blocks(parameters: RunParameters, plan: TablePlan) -> int:
     return ScoringPlan(parameters).n_share_blocks(plan)
-
-
-def _reply(address: Address, receiver: str = PAYMENT_NETWORK) -> Address:
-    return Address(
-        address.receiver, receiver, address.run_id, address.table_id, address.epoch, address.index
-    )

@@ -1,15 +1,4 @@
-"""Count: the private intersection sums N_c = Σ d·I_c, shared (protocol.md §4).
-
-    PaymentNetwork  knows the integers d[bin] of every group and the shares u_k; for each sum (g, c)
-      1.  ρ ← Z_t per slot;  keeps  p = Σ <d, u_c> + Σ ρ
-          sends sanitised  Σ_blocks d·E_j[s_c] + ρ                                  → Bank
-    Bank
-      2.  decrypts and adds up the slots:  q = Σ <d, s_c> + Σ ρ
-
-N_c = p − q mod t, summed over banks and tables.  The bank sees uniform slots, the payment network
-nothing new.  Sums of different trees share ciphertexts (`packing`); an empty sum looks like any
-other.  Every function is a worker's job on plain data.
-"""
+"""The local steps of count: worker jobs on plain data, and plain arithmetic modulo t."""
 
 from __future__ import annotations
 
@@ -25,6 +14,8 @@ from pv4fad.he.keys import Decryptor, Encryptor, Evaluator, PublicKey, SecretKey
 from pv4fad.he.ring import Ciphertext, Ring
 from pv4fad.he.sanitise import Flood, Sanitiser
 from pv4fad.randomness import secret_residues
+
+Residues = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -136,3 +127,8 @@ def add_up(job: AddUpJob) -> NDArray[np.uint64]:
     decryptor, ring = Decryptor(job.secret), Ring.of(job.secret.ring)
     opened = (decryptor.decrypt(ring.load(one, 1)) for one in job.ciphertexts)
     return np.stack([slot_totals(job.slots, values, ring.plain_modulus) for values in opened])
+
+
+def noisy_share(noise: NDArray[np.int64], own: Residues, mask: Residues, modulus: int) -> Residues:
+    """Bank: noise − q + mask.  Uniform with a mask; with one bank only, q alone makes it so."""
+    return ((noise - own.astype(np.int64) + mask.astype(np.int64)) % modulus).astype(np.uint64)

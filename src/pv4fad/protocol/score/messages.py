@@ -1,6 +1,7 @@
-"""The messages after training, rows 2 and 10 to 12 of protocol.md §8.
+"""The messages of score (protocol.md §8).
 
-Sizes follow from the run's parameters and the public number of layers.
+Each says what it reveals to its receiver.  Sizes follow from public parameters alone; receivers
+check counts and lengths against those, the wire format only bounds them.
 """
 
 from __future__ import annotations
@@ -10,14 +11,7 @@ from numpy.typing import NDArray
 
 from pv4fad.protocol.wire import Message, wire_message
 
-_KIB, _MIB, _GIB = 2**10, 2**20, 2**30
-
-
-@wire_message("tables-in-force", max_bytes=4 * _KIB)
-class TablesInForce(Message):
-    """PaymentNetwork → Bank: the matches whose tables are scored with; all others are over."""
-
-    epochs: tuple[int, ...]
+_KIB, _GIB = 2**10, 2**30
 
 
 @wire_message("blinded-set-shares", max_bytes=_GIB)

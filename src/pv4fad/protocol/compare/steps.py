@@ -1,18 +1,4 @@
-"""Compare: the sign of every noisy sum, exactly, and nobody sees it (protocol.md §11.3, §11.4).
-
-    Aggregator      holds V; with p of the payment network, D = V + p is the noisy sum
-      1.  r ← Z_t per leaf;  sends  V + r                                           → PaymentNetwork
-    PaymentNetwork
-      2.  w = V + r + p = D + r, uniform;  sends E_S[digit j of w is v], all j, v   → Aggregator
-    Aggregator
-      3.  [D > 0] = [w < hi] − [w < lo] + [lo > hi],  lo = r + 1, hi = r + (t+1)/2 mod t
-          b ← Z_t per leaf;  sends sanitised E_S[label − b]                         → PaymentNetwork
-          and b to the banks (sealed), or to the payment network (released)
-    PaymentNetwork
-      4.  decrypts its share label − b
-
-Ties give 0.  The aggregator sees ciphertexts, the payment network uniform values.
-"""
+"""The local steps of compare: worker jobs on plain data, and plain arithmetic modulo t."""
 
 from __future__ import annotations
 
@@ -25,7 +11,31 @@ from pv4fad.he.keys import Encryptor, Evaluator, PublicKey, SecretEncryptor, Sec
 from pv4fad.he.ring import Ciphertext
 from pv4fad.he.sanitise import Flood, Sanitiser
 
+Residues = NDArray[np.uint64]
+
 DIGIT_BASE = 8  # few ciphertexts, and the tree of products still fits the match ring
+
+
+# Sums are (n_groups, n_sets), leaves (n_groups, n_sets + 1): one for each set, one for the rest,
+# whose noisy sum is N_path minus those of the sets.
+
+
+def blinded_leaves(sums: Residues, r: Residues, modulus: int) -> Residues:
+    """Aggregator: V_c + r for the leaf of every set, −Σ_c V_c + r for the rest."""
+    v = sums.astype(np.int64)
+    leaves = np.concatenate([v, -v.sum(axis=1, keepdims=True)], axis=1)
+    return ((leaves + r.reshape(leaves.shape).astype(np.int64)) % modulus).astype(np.uint64)
+
+
+def masked_leaves(
+    blinded: Residues, own: Residues, n_path: NDArray[np.int64], modulus: int
+) -> Residues:
+    """PaymentNetwork: w = D + r, by adding p to a set's leaf and N_path − Σ_c p to the rest."""
+    p = own.astype(np.int64)
+    rest = n_path[:, np.newaxis] - p.sum(axis=1, keepdims=True)
+    known = np.concatenate([p, rest], axis=1)
+    masked: NDArray[np.int64] = (blinded.reshape(known.shape).astype(np.int64) + known) % modulus
+    return masked.astype(np.uint64)
 
 
 def digit_bases(modulus: int) -> tuple[int, ...]:

@@ -17,19 +17,14 @@ from numpy.typing import NDArray
 
 from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.votes import vote_parts
-from pv4fad.he.keys import PublicKey
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import (
-    AskedSet,
-    ShareBlocks,
-    Tables,
-    layer_content,
-    opened_atoms,
-    opened_sets,
-    stored_forest,
-)
+from pv4fad.protocol.compare.state import LabelShare
+from pv4fad.protocol.match.network import ShareBlocks, opened_atoms
 from pv4fad.protocol.parameters import TablePlan, table_epoch
-from pv4fad.protocol.score import (
+from pv4fad.protocol.propose.state import BankPublic
+from pv4fad.protocol.score.messages import BlindedSetShares, ScoreQuery
+from pv4fad.protocol.score.plan import ScoringPlan
+from pv4fad.protocol.score.state import BatchPlan, EncryptedLabelShares, Questions, SetMasks, Totals
+from pv4fad.protocol.score.steps import (
     Queries,
     QueryJob,
     SealedQueryJob,
@@ -38,9 +33,15 @@ from pv4fad.protocol.score import (
     sealed_queries,
     set_shares,
 )
-from pv4fad.protocol.scoring_messages import ScoreQuery
-from pv4fad.protocol.scoring_plan import ScoringPlan
+from pv4fad.protocol.score.tables import (
+    Tables,
+    layer_content,
+    opened_sets,
+    stored_forest,
+)
+from pv4fad.protocol.state import parameters_of, with_keys_in_use
 from pv4fad.protocol.wire import Address
+from pv4fad.store.records import Records
 from pv4fad.workers import WorkerPool
 
 Values = NDArray[np.uint32]
@@ -53,13 +54,14 @@ class NetworkQueries:
         self._pool = pool
         self._files: Path | None = None
 
-    def set_shares(self, bank: str, table_id: str, training: RunRecords) -> tuple[bytes, ...]:
+    def make_set_shares(self, address: Address, batch: Records) -> BlindedSetShares:
         """E_j[s_c + n_c] for the bank; n_c is kept."""
+        bank, table_id, training = address.receiver, address.table_id, batch.of_epoch(0)
         records = training.of_epoch(table_epoch(table_id))
-        parameters = records.parameters()
+        parameters = parameters_of(records)
         plan = parameters.table(table_id)
         forest = stored_forest(training)
-        public = PublicKey(parameters.share_ring, records.get(f"bank/{bank}/public key"))
+        public = records.get(BankPublic, bank).key(parameters.share_ring)
         flood = parameters.bounds["linear"].flood
         shares = ShareBlocks(parameters, plan, bank, records)
         jobs = (
@@ -69,39 +71,38 @@ class NetworkQueries:
         blinded: list[bytes] = []
         for block, made in enumerate(self._pool.map(set_shares, jobs)):
             blinded += made.blinded
-            records.put_arrays(f"set masks/{bank}/{table_id}/{block}", n=made.masks)
-        return tuple(blinded)
+            records.put(SetMasks(made.masks), bank, table_id, block)
+        return BlindedSetShares(address, tuple(blinded))
 
-    def query(
-        self, address: Address, training: RunRecords, batch: RunRecords
-    ) -> tuple[ScoreQuery, Values]:
-        """Some layers of a table, and the own part of their results, to which the answer adds."""
-        if training.parameters().mode == "sealed":
-            made = self._votes(address, training, batch)
-        else:
-            made = self._bits(address, training, batch)
+    def make_query(self, address: Address, batch: Records) -> ScoreQuery:
+        """Some layers of a table; the own part of their results is kept, the answer adds to it."""
+        training = batch.of_epoch(0)
+        parameters = parameters_of(training)
+        ask = self._votes if parameters.mode == "sealed" else self._bits
+        made = ask(address, training, batch)
         ciphertexts = tuple(one for block in made for layer in block.ciphertexts for one in layer)
-        offsets = np.concatenate([block.offsets for block in made], axis=1)
-        return ScoreQuery(address, len(offsets), ciphertexts), offsets
+        own_part = np.concatenate([block.offsets for block in made], axis=1)
+        add_to_totals(batch, address, own_part, parameters.plain_modulus)
+        return ScoreQuery(address, len(own_part), ciphertexts)
 
-    def _bits(self, address: Address, training: RunRecords, batch: RunRecords) -> list[Queries]:
+    def _bits(self, address: Address, training: Records, batch: Records) -> list[Queries]:
         """Is the record of the account in a bin in the set that is asked about?"""
         bank, table_id = address.receiver, address.table_id
-        tables, plan_of_batch = Tables(training), batch.get_json("plan")
+        tables, batch_plan = Tables(training), batch.get(BatchPlan)
         plan, records = tables.plan(table_id), training.of_epoch(table_epoch(table_id))
         parameters = tables.parameters(plan)
         n_atoms, n_bins, t = parameters.sizes.n_atoms, plan.layout.n_bins, parameters.plain_modulus
-        asked = batch.get_arrays("questions")
-        here = asked["table"] == plan_of_batch["tables"].index(table_id)
-        sets = [AskedSet(tuple(atoms), absent) for atoms, absent in plan_of_batch["sets"]]
+        asked = batch.get(Questions)
+        here = asked.table == batch_plan.tables.index(table_id)
+        sets = batch_plan.sets
         of_sets = [one.coefficients(parameters.atoms) for one in sets]
         factors = np.array(of_sets).reshape(-1, n_atoms) % t
         coefficients = np.zeros((1, n_atoms, n_bins), np.uint32)
-        coefficients[0, :, asked["bin"][here]] = factors[asked["set"][here]]
+        coefficients[0, :, asked.bin[here]] = factors[asked.set[here]]
         constant = np.zeros((1, n_bins), np.uint32)
         if bank == plan.banks[0]:
             of_absent = np.array([one.absent for one in sets], np.uint32)
-            constant[0, asked["bin"][here]] = of_absent[asked["set"][here]]
+            constant[0, asked.bin[here]] = of_absent[asked.set[here]]
         job = _query_job(
             tables,
             plan,
@@ -115,17 +116,17 @@ class NetworkQueries:
         blocks = range(tables.scoring(plan).n_share_blocks(plan))
         return list(self._pool.map(bit_queries, map(job, blocks)))
 
-    def _votes(self, address: Address, training: RunRecords, batch: RunRecords) -> list[Queries]:
+    def _votes(self, address: Address, training: Records, batch: Records) -> list[Queries]:
         """The votes of the groups that a transaction side reaches, labels sealed."""
         bank, table_id = address.receiver, address.table_id
         tables = Tables(training)
         plan, records = tables.plan(table_id), training.of_epoch(table_epoch(table_id))
         parameters, scoring = tables.parameters(plan), tables.scoring(plan)
-        batch_plan = batch.get_json("plan")
-        layers = scoring.layer_chunks(plan, batch_plan["n_layers"])[address.index]
+        batch_plan = batch.get(BatchPlan)
+        layers = scoring.layer_chunks(plan, batch_plan.n_layers)[address.index]
         forest = stored_forest(training)
-        content = layer_content(forest, layers, batch_plan["tables"].index(table_id), batch)
-        own = training.get_arrays("label share")["p"].astype(np.int64)
+        content = layer_content(forest, layers, batch_plan.tables.index(table_id), batch)
+        own = training.get(LabelShare).p.astype(np.int64)
         parts = vote_parts(forest, content.reached, own, parameters.plain_modulus)
         asks_rest = bank == plan.banks[0]
         shape = (len(layers), plan.layout.n_bins)
@@ -152,7 +153,7 @@ class NetworkQueries:
             SealedQueryJob(
                 job(block),
                 label_file,
-                records.get_arrays(f"set masks/{bank}/{table_id}/{block}")["n"],
+                records.get(SetMasks, bank, table_id, block).n,
                 reached[:, block * degree : (block + 1) * degree],
                 forest.set_index,
                 asks_rest,
@@ -161,19 +162,18 @@ class NetworkQueries:
         )
         return list(self._pool.map(sealed_queries, jobs))
 
-    def _label_file(self, bank: str, training: RunRecords, run_id: str) -> Path:
+    def _label_file(self, bank: str, training: Records, run_id: str) -> Path:
         """E_j[b] of every leaf for the workers: ciphertexts, too large to send with every job."""
         if self._files is None:
             self._files = Path(mkdtemp(prefix="pv4fad-"))
             finalize(self, rmtree, self._files, ignore_errors=True)
-        epoch = training.find_json("key epoch", 0)
-        path = self._files / f"{run_id}-{epoch}-{bank}"
+        records = with_keys_in_use(training)
+        path = self._files / f"{run_id}-{records.epoch}-{bank}"
         if not path.exists():
-            records = training.of_epoch(epoch)
-            n_chunks = len(ScoringPlan(records.parameters()).leaf_chunks())
+            n_chunks = len(ScoringPlan(parameters_of(records)).leaf_chunks())
             with path.open("wb") as file:
                 for index in range(n_chunks):
-                    file.write(records.get(f"labels/{bank}/{index}"))
+                    file.write(records.get(EncryptedLabelShares, bank, index).data)
         return path
 
 
@@ -181,7 +181,7 @@ def _query_job(
     tables: Tables,
     plan: TablePlan,
     bank: str,
-    records: RunRecords,
+    records: Records,
     *,
     sets: tuple[AtomSet, ...],
     opened: Values,
@@ -190,7 +190,7 @@ def _query_job(
 ) -> Callable[[int], QueryJob]:
     """The job of each block of the share ring, from values for whole tables."""
     parameters = tables.parameters(plan)
-    public = PublicKey(parameters.share_ring, records.get(f"bank/{bank}/public key"))
+    public = records.get(BankPublic, bank).key(parameters.share_ring)
     flood = parameters.bounds[tables.scoring(plan).flood_circuit].flood
     shares = ShareBlocks(parameters, plan, bank, records)
     degree = parameters.share_ring.degree
@@ -208,3 +208,13 @@ def _query_job(
         )
 
     return job
+
+
+def add_to_totals(
+    batch: Records, here: Address, values: NDArray[np.unsignedinteger], modulus: int
+) -> None:
+    """The own part or an answer, to the totals of its layers."""
+    before = batch.find(Totals, here.table_id, here.index)
+    total = values.astype(np.uint64) + (0 if before is None else before.totals)
+    totals = (total % np.uint64(modulus)).astype(np.uint32)
+    batch.put(Totals(totals), here.table_id, here.index)

@@ -11,75 +11,29 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError
-from pv4fad.forest.atoms import AtomSchema
-from pv4fad.forest.forest_file import from_document
 from pv4fad.forest.structure import Forest
 from pv4fad.forest.tree import Side
 from pv4fad.forest.votes import reached_groups
-from pv4fad.he.ring import Ring
-from pv4fad.parties.party import RunRecords
-from pv4fad.protocol.parameters import RunParameters, TablePlan, table_epoch
-from pv4fad.protocol.scoring_plan import ScoringPlan
+from pv4fad.protocol.match.network import opened_atoms
+from pv4fad.protocol.match.state import MatchesInForce, PlacedTable
+from pv4fad.protocol.parameters import Mode, RunParameters, TablePlan, table_epoch
+from pv4fad.protocol.propose.state import StoredTrees
+from pv4fad.protocol.score.inputs import ScoringInput
+from pv4fad.protocol.score.plan import ScoringPlan
+from pv4fad.protocol.score.state import Codes, Slots
+from pv4fad.protocol.state import parameters_of
 from pv4fad.protocol.tables import AccountKey, account_key, hashed_id
-
-
-@dataclass(frozen=True)
-class AskedSet:
-    """A set of atoms that an account's record may have; `absent`: or no record.
-
-    Of the first family of atoms, flags or classes, every record has exactly one.
-    """
-
-    atoms: tuple[int, ...]
-    absent: bool
-
-    def coefficients(self, schema: AtomSchema) -> NDArray[np.int64]:
-        """c_k = [k in the set] − [absent in the set], 0 for atoms of other families; 'is it in the
-        set' is linear in them."""
-        factors = np.zeros(schema.n_atoms, np.int64)
-        factors[list(self.atoms)] = 1
-        factors[: schema.offsets[1]] -= int(self.absent)
-        return factors
-
-
-@dataclass(frozen=True)
-class Round:
-    """One round: whether the record of each of these accounts is in a set; each account once."""
-
-    keys: Sequence[AccountKey] = field(repr=False)
-    sets: tuple[AskedSet, ...] = field(repr=False)
-    set_of: NDArray[np.int64] = field(repr=False)  # (accounts,): numbers into `sets`
-
-
-@dataclass(frozen=True)
-class ScoringInput:
-    """A batch of votes: where each transaction lands in each tree, its account on each side."""
-
-    codes: NDArray[np.int32] = field(repr=False)  # (transactions, trees), as of Forest.route
-    keys: Sequence[AccountKey] = field(repr=False)
-    key_of: NDArray[np.int64] = field(repr=False)  # (transactions, 2): numbers into `keys`
-    layers_at_once: int = 15
-    """Public: banks are asked for a multiple of so many layers, however few a batch needs."""
-
-
-@dataclass(frozen=True)
-class Slots:
-    """Where each transaction side that asks a bank has its place; arrays of equal length."""
-
-    transaction: NDArray[np.int64] = field(repr=False)
-    side: NDArray[np.int8] = field(repr=False)
-    table: NDArray[np.int64] = field(repr=False)  # number in the list of tables
-    bin: NDArray[np.int64] = field(repr=False)
-    layer: NDArray[np.int64] = field(repr=False)
+from pv4fad.store.records import Records
 
 
 class Tables:
     """The tables to score with: those of all matches in force."""
 
-    def __init__(self, training: RunRecords) -> None:
+    def __init__(self, training: Records) -> None:
         self._training = training
         self._parameters: dict[int, RunParameters] = {
-            epoch: training.of_epoch(epoch).parameters() for epoch in training.get_json("matches")
+            epoch: parameters_of(training.of_epoch(epoch))
+            for epoch in training.get(MatchesInForce).epochs
         }
 
     @cached_property
@@ -88,11 +42,11 @@ class Tables:
 
     @property
     def banks(self) -> list[str]:
-        return list(self._training.parameters().banks)
+        return list(parameters_of(self._training).banks)
 
     @property
-    def mode(self) -> str:
-        return self._training.parameters().mode
+    def mode(self) -> Mode:
+        return parameters_of(self._training).mode
 
     def plan(self, table_id: str) -> TablePlan:
         """A table by its id."""
@@ -114,23 +68,22 @@ class Tables:
         """Where each account is: number of the table, and bin."""
         found: dict[bytes, tuple[int, int]] = {}
         for number, plan in enumerate(self.plans):
-            records = self._training.of_epoch(table_epoch(plan.table_id))
-            bins = records.get_arrays(f"table/{plan.table_id}")["bins"]
-            ids = self._ids(plan)
-            found |= {one: (number, int(place)) for one, place in zip(ids, bins, strict=True)}
+            table = self._placed(plan)
+            for account, place in zip(table.account_ids(), table.bins, strict=True):
+                found[account] = (number, int(place))
         return found
 
-    def _ids(self, plan: TablePlan) -> list[bytes]:
-        raw = self._training.of_epoch(table_epoch(plan.table_id)).get(f"ids/{plan.table_id}")
-        return raw.split(b"\n") if raw else []
+    def _placed(self, plan: TablePlan) -> PlacedTable:
+        records = self._training.of_epoch(table_epoch(plan.table_id))
+        return records.get(PlacedTable, plan.table_id)
 
     def accounts(self) -> list[list[AccountKey]]:
         """The accounts of each match."""
         return [
             [
-                account_key(one, broadcast=plan.broadcast)
+                account_key(account, broadcast=plan.broadcast)
                 for plan in parameters.tables
-                for one in self._ids(plan)
+                for account in self._placed(plan).account_ids()
             ]
             for parameters in self._parameters.values()
         ]
@@ -187,10 +140,10 @@ class LayerContent:
     reached: NDArray[np.int32] = field(repr=False)  # (sides, trees)
 
 
-def layer_content(forest: Forest, layers: range, table: int, batch: RunRecords) -> LayerContent:
-    slots = Slots(**batch.get_arrays("slots"))
+def layer_content(forest: Forest, layers: range, table: int, batch: Records) -> LayerContent:
+    slots = batch.get(Slots)
     here = (slots.table == table) & (slots.layer >= layers.start) & (slots.layer < layers.stop)
-    codes = batch.get_arrays("codes")["codes"][slots.transaction[here]]
+    codes = batch.get(Codes).codes[slots.transaction[here]]
     side = slots.side[here]
     reached = np.full(codes.shape, -1, np.int32)
     for one in Side:
@@ -198,37 +151,8 @@ def layer_content(forest: Forest, layers: range, table: int, batch: RunRecords) 
     return LayerContent(slots.layer[here] - layers.start, slots.bin[here], reached)
 
 
-class ShareBlocks:
-    """E_j[s_k] of a table, by block of the share ring."""
-
-    def __init__(
-        self, parameters: RunParameters, plan: TablePlan, bank: str, records: RunRecords
-    ) -> None:
-        share = Ring.of(parameters.share_ring)
-        self._size = share.ciphertext_bytes(parameters.share_ring.n_data_primes)
-        self._halves = parameters.match_ring.degree // share.degree
-        self._n_atoms = parameters.sizes.n_atoms
-        self._name = f"shares/{bank}/{plan.table_id}"
-        self._records = records
-
-    def of_block(self, share_block: int) -> tuple[bytes, ...]:
-        """E_j[s_k] for each atom k."""
-        block, half = divmod(share_block, self._halves)
-        data = self._records.get(f"{self._name}/{block}")
-        positions = [k * self._halves + half for k in range(self._n_atoms)]
-        return tuple(data[i * self._size : (i + 1) * self._size] for i in positions)
-
-
-def opened_atoms(plan: TablePlan, bank: str, records: RunRecords) -> NDArray[np.uint32]:
-    """u_k of a table, (atoms, bins)."""
-    blocks = range(plan.layout.n_blocks)
-    return np.concatenate(
-        [records.get_arrays(f"opened/{bank}/{plan.table_id}/{b}")["u"] for b in blocks], axis=1
-    )
-
-
 def opened_sets(
-    forest: Forest, parameters: RunParameters, plan: TablePlan, bank: str, records: RunRecords
+    forest: Forest, parameters: RunParameters, plan: TablePlan, bank: str, records: Records
 ) -> NDArray[np.uint32]:
     """u_c = Σ_{k in c} u_k of a table, (sets, bins)."""
     u, t = opened_atoms(plan, bank, records), parameters.plain_modulus
@@ -236,5 +160,5 @@ def opened_sets(
     return np.stack(sums).astype(np.uint32)
 
 
-def stored_forest(training: RunRecords) -> Forest:
-    return from_document(training.get_json("forest"))
+def stored_forest(training: Records) -> Forest:
+    return training.get(StoredTrees).trees().forest

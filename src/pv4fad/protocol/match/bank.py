@@ -1,4 +1,4 @@
-"""A bank in the match (protocol.md §3.3): jobs for a block or two, and what they add up to.
+"""A bank in match (protocol.md §3.3): its accounts against encrypted blocks, blinded indicators.
 
 Every block goes to as many workers as it can keep busy.  What its last layers share with those of
 the other block comes after that.
@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from pv4fad.he.circuits import LAYERS_PER_POLYNOMIAL
 from pv4fad.he.keys import PublicKey, SecretKey
-from pv4fad.protocol.match import (
+from pv4fad.protocol.checks import expect
+from pv4fad.protocol.match.bank_accounts import BankTable
+from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable, TablesInForce
+from pv4fad.protocol.match.steps import (
     BlindedBlock,
     BlindJob,
     IndicatorSums,
@@ -28,9 +31,51 @@ from pv4fad.protocol.match import (
     sum_shared_layers,
 )
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.state import OwnKeys, PublicKeys
+from pv4fad.protocol.score.state import OpenedSets
+from pv4fad.protocol.state import KeyEpoch, parameters_of
+from pv4fad.store.records import Records
 from pv4fad.workers import WorkerPool
 
 BLOCKS_AT_ONCE = LAYERS_PER_POLYNOMIAL  # one layer of each
+
+
+def answer_blocks(
+    message: EncryptedTable, table: BankTable, run: Records, pool: WorkerPool
+) -> BlindedIndicators:
+    """Steps 2 and 3 for the blocks of one message."""
+    parameters, here = parameters_of(run), message.address
+    blocks = parameters.blocks_of_chunk(parameters.table(here.table_id), here.index)
+    expect(len(message.planes) == len(blocks), message, "wrong number of blocks")
+    matched = match_blocks(
+        [
+            MatchBlock(planes, *table.layers(block))
+            for planes, block in zip(message.planes, blocks, strict=True)
+        ],
+        parameters,
+        public=run.get(PublicKeys).key(parameters.match_ring),
+        secret=run.get(OwnKeys).secret_key(parameters.share_ring),
+        pool=pool,
+    )
+    indicators: list[bytes] = []
+    shares: list[bytes] = []
+    for block in matched:
+        indicators += block.blinded
+        shares += block.encrypted_shares
+    return BlindedIndicators(here.answer(), tuple(indicators), tuple(shares))
+
+
+def keep_in_force(message: TablesInForce, training: Records) -> None:
+    """Joins and keys that are no longer needed are forgotten."""
+    in_force = set(message.epochs)
+    expect(message.address.epoch in in_force, message, "a complete match is in force")
+    # Keys are made with the match that replaced all others; a delta has the same.
+    training.put(KeyEpoch(min(in_force)))
+    for old in training.epochs() - in_force:
+        training.of_epoch(old).delete_all()
+    if 0 not in in_force:
+        # Of training itself the model stays; what the join and its keys consist of does not.
+        training.delete(OwnKeys, PublicKeys, OpenedSets)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ NOT_COMPARED = (
     f"The predictions have no column {LOCAL_SCORE}, as those of votes, so they are not compared"
     " with what the payment network finds alone."
 )
-NO_RECORD = "There is no record beside the predictions: nobody knows whether this run made them."
+NO_RECORD = "The origin of the predictions cannot be verified: the record file is missing."
 HOW_SURE = (
     "Intervals: 95 %, bootstrap over the transactions of this test period. They say nothing about"
     " another draw of the noise, or about other data."

@@ -22,9 +22,9 @@ from pv4fad.errors import DataError
 from pv4fad.evidence.questions import UNKNOWN
 from pv4fad.evidence.trusted import trusted_bits
 from pv4fad.forest.trusted import TrustedThirdParty
-from pv4fad.lead.judging import VOTES, vote_table
-from pv4fad.lead.new_payments import KEY_SCHEMA, new_payments
-from pv4fad.lead.prepare import bank_directory
+from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.paper_model import VOTES, vote_table
+from pv4fad.lead.payments import KEY_SCHEMA, new_payments
 from pv4fad.lead.score import judge_of
 from pv4fad.lead.scoring_job import JobNotes
 from pv4fad.parties.network_stages import Trees

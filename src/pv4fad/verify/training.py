@@ -7,7 +7,7 @@ that is meant to stay private.
     counts          Σ_j (p_j − q_j) for every sum: exact in every run, noise comes after
     released        the noisy counts, or the labels of red leaves: equal where there is no noise
     own             what the payment network keeps of its own: local model, or green labels
-    bits, alerts    of a file of predictions, if one is given (`prediction_verification`)
+    bits, alerts    of a file of predictions, if one is given (`verify.predictions`)
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ from numpy.typing import NDArray
 from pv4fad.errors import DataError
 from pv4fad.evidence.trusted import trusted_counts
 from pv4fad.forest.trusted import TrustedThirdParty
-from pv4fad.lead.bank_files import load_split
-from pv4fad.lead.commitment import commitment
-from pv4fad.lead.members import party_names
-from pv4fad.lead.new_run import TrainingRecord, read_training_record
-from pv4fad.lead.own_model import OwnModel
-from pv4fad.lead.payments import fingerprint
-from pv4fad.lead.prepare import (
-    PreparedEvidence,
-    PreparedTrees,
+from pv4fad.lead.bank_files import (
     account_file_fingerprint,
     bank_directory,
-    prepare_payment_network,
+    load_banks,
+    load_split,
 )
-from pv4fad.lead.site import load_banks
+from pv4fad.lead.evidence_model import OwnModel, PreparedEvidence
+from pv4fad.lead.paper_model import PreparedTrees
+from pv4fad.lead.payments import fingerprint
+from pv4fad.lead.prepare import (
+    TrainingRecord,
+    commitment,
+    prepare_payment_network,
+    read_training_record,
+)
+from pv4fad.lead.simulate import party_names
 from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.parameters import RunParameters
@@ -90,7 +92,8 @@ def verify(
     scored = None
     if predictions is not None:
         test, file = predictions
-        scored = ScoredData.read(test, load_banks(test, folder, document), file, document.run_id)
+        scored_accounts = load_banks(test, document.parameters.banks)
+        scored = ScoredData.read(test, scored_accounts, file, document.run_id)
     tables = load_split(split)
     accounts = {bank: table.frame for bank, table in tables.accounts.items()}
     if set(accounts) != set(document.parameters.banks):

@@ -1,132 +1,86 @@
-"""How the payment network judges new payments: what it asks, and what it makes of the answers.
+"""The paper's model at the payment network: random decision trees.
 
-    evidence              the default model: rounds of questions, one for each kind of account
-    paper, decisions      the paper's model with released labels: rounds about sets of flags
-    paper, votes          the paper's model with sealed labels: a vote total per side
-
-A judge sees the payment network's own data and the answers.  The trusted third party uses the same
-judges with answers from the clear (`verification`).
+decisions    labels are released: rounds of questions about sets of flags
+votes        labels are sealed: a vote total per side of a payment
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.detection.reasons import local_reasons
 from pv4fad.errors import ParameterError
-from pv4fad.evidence.classes import ABSENT, Absent, provided_classes
-from pv4fad.evidence.model import EvidenceModel
-from pv4fad.evidence.questions import UNKNOWN, Questions, complete
+from pv4fad.evidence.questions import UNKNOWN
+from pv4fad.forest.build import build_forest
+from pv4fad.forest.counts import green_labels, group_counts
 from pv4fad.forest.decisions import NOTHING, account_classes, decision_sets
+from pv4fad.forest.pairs import KeptPairs, choose_pairs
 from pv4fad.forest.reasons import reasons
 from pv4fad.forest.votes import green_votes, predictions
-from pv4fad.lead.new_payments import NewPayments
-from pv4fad.lead.own_model import OwnModel
-from pv4fad.parties.network_stages import Trees
-from pv4fad.parties.scoring_tables import AskedSet
+from pv4fad.lead.payments import NewPayments, account_index, tables_of
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.parties.network_stages import TrainingInput, Trees
+from pv4fad.parties.party import RunRecords
+from pv4fad.parties.scoring_tables import AskedSet, stored_forest
+from pv4fad.payments.features import FeatureTable
+from pv4fad.payments.routing import route
+from pv4fad.payments.schema import LABEL
+from pv4fad.run.predictions import BANKS_RECORD, prediction_table
 from pv4fad.run.scoring_record import Learned
+from pv4fad.store.store import Store
 
 _MOST_ROUNDS = 7
 
 
-class Judge(Protocol):
-    """One scoring of some payments, by questions."""
+@dataclass(frozen=True)
+class PreparedTrees:
+    """The payment network's side of a run of the paper's model."""
 
-    @property
-    def sets(self) -> tuple[AskedSet, ...]:
-        """One for each round."""
-
-    def begin(self, known: NDArray[np.int8]) -> None:
-        """`known`: (accounts, sets), the answers of earlier scorings; -1 for none."""
-
-    def ask(self, number: int) -> NDArray[np.int64]:
-        """The accounts to ask about in this round."""
-
-    def take(self, number: int, accounts: NDArray[np.int64], bits: NDArray[np.int64]) -> None:
-        """Their answers."""
-
-    def table(self) -> pl.DataFrame:
-        """The predictions, after the last round."""
-
-    def learned(self) -> Learned:
-        """After the last round."""
+    training: TrainingInput = field(repr=False)
+    keys: pl.DataFrame = field(repr=False)
+    trees: Trees = field(repr=False)
+    codes: NDArray[np.int32] = field(repr=False)  # (transactions, trees): where each one lands
+    labels: NDArray[np.int8] = field(repr=False)
+    pairs: KeptPairs = field(repr=False)
 
 
-@dataclass
-class EvidenceJudge:
-    """The default model."""
-
-    own: OwnModel = field(repr=False)
-    model: EvidenceModel = field(repr=False)
-    absent: Absent
-    payments: NewPayments = field(repr=False)
-    directory: Mapping[str, str] = field(repr=False)
-    alert_share: float
-
-    def __post_init__(self) -> None:
-        self._rows = self.payments.evidence_rows(self.own.local, self.directory)
-
-    @property
-    def sets(self) -> tuple[AskedSet, ...]:
-        provided = provided_classes(self.absent)
-        return tuple(
-            AskedSet(
-                tuple(provided.index(one) for one in classes if one != ABSENT), ABSENT in classes
-            )
-            for classes in self.model.kinds
-        )
-
-    def begin(self, known: NDArray[np.int8]) -> None:
-        self._questions = Questions(self.model, self._rows, complete(known), self.alert_share)
-
-    def ask(self, number: int) -> NDArray[np.int64]:
-        return self._questions.ask(number)
-
-    def take(self, number: int, accounts: NDArray[np.int64], bits: NDArray[np.int64]) -> None:
-        self._questions.take(number, accounts, bits)
-
-    def table(self) -> pl.DataFrame:
-        found = self._questions.outcome()
-        return prediction_table(
-            self.payments.message_ids,
-            score=found.score,
-            alert=found.alert,
-            level=found.level,
-            local_score=found.own_score,
-            reasons=self._reasons(found.alert, found.bank_alert),
-        )
-
-    def learned(self) -> Learned:
-        found = self._questions.outcome()
-        return Learned(
-            payments=len(self.payments),
-            payments_asked=found.n_payments_asked,
-            accounts=len(self.payments.keys),
-            accounts_asked=found.n_accounts_asked,
-            alerts=found.n_alerts,
-            bank_alerts=found.n_bank_alerts,
-        )
-
-    def _reasons(self, alert: NDArray[np.bool_], by_bank: NDArray[np.bool_]) -> list[str | None]:
-        """Of alerts only."""
-        texts: list[str | None] = [None] * len(alert)
-        rows = np.flatnonzero(alert)
-        own = local_reasons(self.own.local, self.payments.features.values[rows], self.own.usual)
-        hit = np.asarray(self._rows.hit.any(axis=1))
-        for row, found in zip(rows, own, strict=True):
-            history = ["an account with a confirmed anomaly"] if hit[row] else []
-            bank = [BANKS_RECORD] if by_bank[row] else []
-            texts[row] = "; ".join([*bank, *history, *found])
-        return texts
+def prepare_trees(
+    transactions: pl.DataFrame,
+    directory: Mapping[str, str],
+    settings: TrainingSettings,
+    seed: int,
+    features: FeatureTable,
+) -> PreparedTrees:
+    """The forest of the paper's model, and what its leaves count."""
+    labels = transactions[LABEL].to_numpy().astype(np.int8)
+    keys, accounts = account_index(route(transactions), settings.trees)
+    config, counting = settings.forest_config(), settings.count_config(labels)
+    forest = build_forest(config, features.names, features.values, seed)
+    codes = forest.route(features.values)
+    # Of its own: the draws of the forest must not depend on how many accounts there are.
+    rng = np.random.default_rng([seed, 1])
+    pairs = choose_pairs(forest, codes, labels, accounts, config=counting, rng=rng)
+    own_labels = green_labels(forest, codes, labels, counting.class_weights, counting.label0_rates)
+    trees = Trees(forest, own_labels)
+    training = TrainingInput(
+        group_counts(forest, pairs, accounts.n_keys),
+        tuple(group.sets for group in forest.groups),
+        tables_of(keys, directory, config.n_trees),
+        trees,
+    )
+    return PreparedTrees(training, keys, trees, codes, labels, pairs)
 
 
-BANKS_RECORD = "the bank's record"
+def stored_trees(store: Store, run_id: str) -> Trees:
+    """The paper's model, as the payment network keeps it."""
+    with store.transaction() as tx:
+        run = RunRecords(tx, run_id)
+        green: np.ndarray = run.get_arrays("green labels")["labels"]
+        return Trees(stored_forest(run), green)
 
 
 @dataclass
@@ -210,28 +164,6 @@ def _union(classes: Sequence[tuple[tuple[int, ...], bool]], mask: int) -> AskedS
     chosen = [one for number, one in enumerate(classes) if mask >> number & 1]
     atoms = sorted(atom for atoms, _ in chosen for atom in atoms)
     return AskedSet(tuple(atoms), any(absent for _, absent in chosen))
-
-
-def prediction_table(
-    message_ids: pl.Series,
-    *,
-    score: NDArray[np.float64],
-    alert: NDArray[np.bool_],
-    level: NDArray[np.int8],
-    local_score: NDArray[np.float64],
-    reasons: Sequence[str | None],
-) -> pl.DataFrame:
-    """One row per payment; nothing but these columns depends on a bank."""
-    return pl.DataFrame(
-        {
-            "MessageId": message_ids,
-            "Score": score,
-            "Alert": alert.astype(np.int8),
-            "Level": level,
-            "LocalScore": local_score,
-            "Reasons": pl.Series(reasons, dtype=pl.String),
-        }
-    )
 
 
 VOTES = ("GreenVotes", "OrderingVotes", "BeneficiaryVotes")

@@ -193,7 +193,7 @@ def test_killed_twice_and_refused_once_it_ends_with_the_same_predictions(
     code, _, error = pv4fad(*score, "--bank-layers-per-day", "1")
     assert code == 2
     assert "bank01 answers at most 1 layers per table and day" in error
-    assert "the same command carries on" in error
+    assert "repeat the command to carry on" in error
     assert not out.exists()
     code, text, error = pv4fad(*score, "--json")
     assert code == 0
@@ -454,7 +454,7 @@ def test_predictions_are_not_overwritten(copied, pv4fad):
     out.write_text("precious")
     code, _, error = pv4fad("score", run, data, "--out", out)
     assert code == 2
-    assert "is there already" in error
+    assert "already exists" in error
     assert out.read_text() == "precious"
     code, _, error = pv4fad("score", run, data, "--out", out.parent / "nowhere" / "p.csv")
     assert code == 2

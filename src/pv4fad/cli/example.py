@@ -149,7 +149,7 @@ def by_the_federation() -> PrivateResult:
     counts = network.counts(parameters.run_id)[list(_CELLS)]
     return PrivateResult(
         Found(counts.tolist(), bits.tolist()),
-        [int(one) for one in (own, *theirs)],
+        [int(share) for share in (own, *theirs)],
         watch.answer,
         parameters.plain_modulus,
         watch.sizes,

@@ -188,8 +188,8 @@ def _announce(options: TrainingOptions, *, new: bool) -> None:
     elif is_weak(options.exact_epsilon):
         chance = guessing_bound(options.exact_epsilon)
         err.print(
-            f"[bold yellow]ε = {options.epsilon} is weak protection: who was undecided about a"
-            f" record before may guess right with a probability of up to {chance:.0%}.[/]",
+            f"[bold yellow]ε = {options.epsilon} is weak protection: somebody who was undecided"
+            f" about a record may guess right with a probability of up to {chance:.0%}.[/]",
             soft_wrap=True,
         )
     text = "This command plays all parties."

@@ -191,7 +191,7 @@ class EvidenceJudge:
         provided = provided_classes(self.absent)
         return tuple(
             AskedSet(
-                tuple(provided.index(one) for one in classes if one != ABSENT), ABSENT in classes
+                tuple(provided.index(name) for name in classes if name != ABSENT), ABSENT in classes
             )
             for classes in self.model.kinds
         )

@@ -99,7 +99,7 @@ class DecisionJudge:
             forest, self._codes, self.red_labels, self.trees.green_labels
         )
         numbers = {one: number for number, one in enumerate(self.sets)}
-        number_of = [numbers[AskedSet(*one)] for one in self._decisions.sets] + [NOTHING]
+        number_of = [numbers[AskedSet(*asked)] for asked in self._decisions.sets] + [NOTHING]
         # The last entry is read where nothing is asked.
         self._set_of = np.where(self.askable, np.array(number_of)[self._decisions.set_of], NOTHING)
 

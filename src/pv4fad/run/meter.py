@@ -129,7 +129,7 @@ class Meter:
             messages=1 + (before.messages if before else 0),
             bytes=size_bytes + (before.bytes if before else 0),
         )
-        self._add(phase_of(message), messages=1, size_bytes=size_bytes)
+        self._add(self._phase_of(message), messages=1, size_bytes=size_bytes)
         self.switch_to(self._phase_of_work(message))
 
     def stop(self) -> None:
@@ -169,11 +169,16 @@ class Meter:
         total = max(self._totals[phase], cost.messages)
         self._report(Progress(cost, total, self._working_on == phase))
 
+    def _phase_of(self, message: Message) -> str:
+        """After training there are two phases: what does not belong to scoring is a match."""
+        phase = phase_of(message)
+        return MATCH if self._training is None and phase != SCORE else phase
+
     def _phase_of_work(self, message: Message) -> str:
         """Of what the receiver will do next."""
         bank, here = message.address.sender, (message.address.table_id, message.address.index)
         if self._training is None:
-            return phase_of(message)
+            return self._phase_of(message)
         match message:
             case BlindedIndicators():
                 plan, chunk = self._training.match_steps(bank)[-1]
@@ -190,9 +195,7 @@ class Meter:
 def phase_of(message: Message) -> str:
     """The phase that a message belongs to; a receipt belongs to that of what was received."""
     kind = _kind(message.of) if isinstance(message, Receipt) else message.kind
-    phase = _PHASE_OF_KIND.get(kind, SCORE)
-    is_training = message.address.epoch == 0
-    return MATCH if phase == PROPOSE and not is_training else phase
+    return _PHASE_OF_KIND.get(kind, SCORE)
 
 
 def messages_of_training(parameters: RunParameters) -> Mapping[str, int]:

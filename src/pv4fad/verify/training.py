@@ -71,11 +71,11 @@ class Verification:
 
     @property
     def exact_parts_agree(self) -> bool:
-        return all(one.all_equal for one in self.exact)
+        return all(comparison.all_equal for comparison in self.exact)
 
     @property
     def all_equal(self) -> bool:
-        return self.exact_parts_agree and all(one.all_equal for one in self.noisy)
+        return self.exact_parts_agree and all(each.all_equal for each in self.noisy)
 
 
 def verify(
@@ -222,7 +222,9 @@ def _red_labels(parameters: RunParameters, stores: Stores) -> dict[str, NDArray[
 
 def _require_same_accounts(store: Store, run_id: str, version: str) -> None:
     """What a bank spent ε on is in its ledger."""
-    used = {one.account_file for one in read_ledger(store).expenses if one.run_id == run_id}
+    used = {
+        expense.account_file for expense in read_ledger(store).expenses if expense.run_id == run_id
+    }
     if used != {version}:
         raise DataError(f"{store.party}: these are not the accounts that the run was trained on")
 

@@ -50,3 +50,10 @@ def test_the_picture_is_what_make_docs_draws():
 def test_the_page_says_what_every_room_holds(drawn):
     named = set(re.findall(r"`(\w+)(?:/|\.py)?`", PAGE.read_text()))
     assert set().union(*drawn) <= named
+
+
+def test_files_that_the_page_names_exist():
+    named = re.findall(r"\b(?:\w+/)+\w+\.py\b", PAGE.read_text())
+    assert len(named) > 4
+    for path in named:
+        assert (PACKAGE / path).is_file() or (ROOT / path).is_file(), path

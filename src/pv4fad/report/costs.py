@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from pv4fad.protocol.messages import Receipt
+from pv4fad.protocol.receipt import Receipt
 from pv4fad.report.canvas import Figure
 from pv4fad.report.charts import Bar, bars
 from pv4fad.report.content import ReportContent

@@ -27,6 +27,16 @@ class Step:
     table_id: str = ""
     index: int = 0
 
+    def expect_message(self, message: Message) -> None:
+        """Refuse a message that is not this step."""
+        here = message.address
+        expect(
+            isinstance(message, self.kind)
+            and (here.table_id, here.index) == (self.table_id, self.index),
+            message,
+            f"{self.kind.kind} {self.table_id}/{self.index} is next",
+        )
+
     def expect_answer(self, message: Message) -> None:
         """Refuse a message that does not answer this step."""
         here = message.address

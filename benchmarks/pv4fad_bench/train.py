@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from pv4fad.lead.federation import Federation
 from pv4fad.protocol.compare.state import BankLabelShare, LabelShare
 from pv4fad.protocol.count.state import BankSums, OwnSums
+from pv4fad.protocol.order import messages_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Message
-from pv4fad.run.meter import Meter, messages_of_phases
+from pv4fad.run.meter import Meter
 from pv4fad.store.records import stored
 from pv4fad_bench.harness import (
     BenchReport,
@@ -42,8 +43,8 @@ def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -
     with MeasuredPool(n_workers) as pool:
         expected = expected_operations(parameters).with_costs(unit_costs(pool, parameters))
         match_s = sum(one.total_s for one in expected) / max(1, pool.n_workers)
-        progress.begin(_OTHER_PHASES * match_s, sum(messages_of_phases(parameters).values()))
-        traffic, meter = TrafficMeter(), PhaseMeter(parameters, pool.stopwatch)
+        progress.begin(_OTHER_PHASES * match_s, sum(messages_of(parameters).values()))
+        traffic, meter = TrafficMeter(), PhaseMeter(pool.stopwatch)
 
         def observe(message: Message, n_bytes: int) -> None:
             traffic(message, n_bytes)
@@ -51,7 +52,7 @@ def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -
             progress.advance()
 
         federation = workload.federation(pool)
-        pool.stopwatch.switch("propose")
+        meter.expect_training(parameters)
         federation.train(parameters, workload.training_input, observe)
         pool.stopwatch.switch(None)
         return BenchReport(
@@ -68,12 +69,12 @@ def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -
 class PhaseMeter(Meter):
     """Knows which phase the work on a message belongs to; the stopwatch adds CPU seconds."""
 
-    def __init__(self, parameters: RunParameters, stopwatch: Stopwatch) -> None:
-        super().__init__(parameters, report=lambda _: None)
+    def __init__(self, stopwatch: Stopwatch) -> None:
+        super().__init__()
         self._stopwatch = stopwatch
 
-    def _switch_to(self, phase: str | None) -> None:
-        super()._switch_to(phase)
+    def switch_to(self, phase: str | None) -> None:
+        super().switch_to(phase)
         self._stopwatch.switch(phase)
 
 

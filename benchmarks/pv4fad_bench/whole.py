@@ -94,7 +94,7 @@ def run_whole_job(
         pool.taps = count_match_operations(counters[0]) | count_scoring_operations(counters[1])
         pool.restart_clock()
         traffic, parties = TrafficMeter(), Stopwatch(pool.usage)
-        meter = PhaseMeter(parameters, pool.stopwatch)
+        meter = PhaseMeter(pool.stopwatch)
 
         def observe(message: Message, n_bytes: int) -> None:
             traffic(message, n_bytes)
@@ -108,7 +108,7 @@ def run_whole_job(
 
         federation = workload.federation(pool)
         parties.switch(PAYMENT_NETWORK)
-        pool.stopwatch.switch("propose")
+        meter.expect_training(parameters)
         federation.train(parameters, workload.training_input, observe_training)
         parties.switch(PAYMENT_NETWORK)
         pool.stopwatch.switch(SCORE)

@@ -49,7 +49,7 @@ def write_whole(path: Path, text: str, *, private: bool = False) -> None:
 def require_new_file(path: Path) -> None:
     """Refuse to overwrite, and what cannot be written."""
     if path.exists() or path.is_symlink():
-        raise DataError(f"{path}: is there already; name another file")
+        raise DataError(f"{path}: already exists; choose another file")
     require_writable(path)
 
 
@@ -72,7 +72,7 @@ def _require_writable(path: Path) -> None:
             pass
     except OSError as error:
         reason = error.strerror or str(error)
-        raise DataError(f"{path}: cannot be written there ({reason}); name another file") from None
+        raise DataError(f"{path}: cannot be written ({reason}); choose another file") from None
 
 
 def _is_device(path: Path) -> bool:

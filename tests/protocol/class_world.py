@@ -17,8 +17,8 @@ from tests.protocol.world import BICS, OUTSIDER_BIC, bank_name, bare_id, make_fe
 from pv4fad.evidence.cells import N_CELLS, CountedAccounts
 from pv4fad.evidence.classes import counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
+from pv4fad.lead.evidence_model import cell_counts
 from pv4fad.lead.federation import Federation
-from pv4fad.lead.prepare import cell_counts
 from pv4fad.parties.bank import Bank
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.protocol.match.bank_accounts import BankRecords

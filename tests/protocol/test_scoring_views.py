@@ -37,7 +37,7 @@ from pv4fad.protocol.propose.state import OwnKeys
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import BlindedSetShares, ScoreQuery, ScoreReply
 from pv4fad.protocol.score.state import OpenedSets, Totals
-from pv4fad.protocol.score.tables import ShareBlocks
+from pv4fad.protocol.match.network import ShareBlocks
 from pv4fad.store.records import Records
 
 SEALED = {"n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}

@@ -320,4 +320,4 @@ def match_accounts(world, keys, *, replace: bool) -> None:
     epoch = network.next_epoch(world.parameters.run_id)
     accounts = {bank.name: bank.n_accounts for bank in world.federation.banks}
     parameters, named = match_parameters(world.parameters, tables, accounts, epoch)
-    world.federation.rematch(parameters, named, replace=replace)
+    world.federation.match(parameters, named, replace=replace)

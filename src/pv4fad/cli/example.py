@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 
@@ -15,18 +14,13 @@ from pv4fad.cli.console import err, out
 from pv4fad.evidence.cells import N_CELLS, N_HIT_CELLS, CountedAccounts
 from pv4fad.evidence.classes import CLASSES, counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
-from pv4fad.lead.federation import Federation
-from pv4fad.lead.prepare import cell_counts
-from pv4fad.parties.aggregator import Aggregator
-from pv4fad.parties.bank import Bank
+from pv4fad.lead.evidence_model import cell_counts
+from pv4fad.lead.simulate import simulate
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.payments.identity import canonical_account, qualified_key
-from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.count.state import BankSums, OwnSums
-from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
-from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.inputs import AskedSet, Round
 from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.score.state import Totals
@@ -34,7 +28,6 @@ from pv4fad.protocol.score.tables import Tables
 from pv4fad.protocol.tables import assign_tables
 from pv4fad.protocol.wire import Message
 from pv4fad.store.records import Records, stored
-from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool
 
 PAYMENTS = {"Ada": 0, "Ben": 0, "Cem": 1, "Dia": 1, "Eve": 1, "Fay": 1}
@@ -144,9 +137,8 @@ def by_the_federation() -> PrivateResult:
         absent="class",
     )
     pool = WorkerPool(0)  # one block per bank: done before worker processes would have started
-    network = PaymentNetwork(MemoryStore(PAYMENT_NETWORK), pool)
-    aggregator = Aggregator(AGGREGATOR, MemoryStore(AGGREGATOR), pool)
-    federation = Federation(network, _banks(pool), aggregator)
+    federation = simulate(_records(), pool, first_limit="none")
+    network = federation.payment_network
     watch = _Watch(network, parameters.run_id)
     federation.train(parameters, data, watch)
     questions = Round([_key(name) for name in ASKED], (QUESTION,), np.zeros(len(ASKED), np.int64))
@@ -158,7 +150,7 @@ def by_the_federation() -> PrivateResult:
     counts = network.counts(parameters.run_id)[list(_CELLS)]
     return PrivateResult(
         Found(counts.tolist(), bits.tolist()),
-        [int(one) for one in (own, *theirs)],
+        [int(share) for share in (own, *theirs)],
         watch.answer,
         parameters.plain_modulus,
         watch.sizes,
@@ -185,25 +177,16 @@ class _Watch:
             self.answer = Uniform(int(own), int(message.residues[place]))
 
 
-def _banks(pool: WorkerPool) -> list[Bank]:
-    identities = {bank: Identity.generate(bank) for bank in ACCOUNTS}
-    signing_keys = {bank: one.public().signing_key for bank, one in identities.items()}
-    banks = []
-    for bank, accounts in ACCOUNTS.items():
-        store = MemoryStore(bank)
-        with store.transaction() as tx:
-            set_limit(tx, "none", datetime.now(UTC))
-        records = BankRecords(
+def _records() -> dict[str, BankRecords]:
+    return {
+        bank: BankRecords(
             tuple(qualified_key(BICS[bank], name) for name in accounts),
             tuple(canonical_account(name).encode() for name in accounts),
-            np.array([[_atom(one)] for one in accounts.values()], np.int16),
+            np.array([[_atom(flag)] for flag in accounts.values()], np.int16),
             "example",
         )
-        identity = identities[bank]
-        banks.append(
-            Bank(bank, store, pool, records=records, identity=identity, signing_keys=signing_keys)
-        )
-    return banks
+        for bank, accounts in ACCOUNTS.items()
+    }
 
 
 def _atom(name: str) -> int:

@@ -15,8 +15,7 @@ from pv4fad.flower.card import PartyCard
 from pv4fad.flower.exchange import Job
 from pv4fad.flower.station import Post
 from pv4fad.forest.atoms import AtomSchema
-from pv4fad.lead.bank_files import load_bank
-from pv4fad.lead.prepare import bank_records
+from pv4fad.lead.bank_files import bank_records, load_bank
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.protocol.identity import Identity

@@ -22,9 +22,9 @@ from pydantic import Field, field_validator
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.files import write_whole
 from pv4fad.flower.card import PartyCard, Role, read_card, require_complete
+from pv4fad.lead.asking import Batching
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.lead.trained_run import Batching
 from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.roles import BANK

@@ -61,7 +61,7 @@ class LedFederation(ABC):
         """Propose a run and carry it through."""
         self.deliver(self.payment_network.propose(parameters, data), observer)
 
-    def rematch(
+    def match(
         self,
         parameters: RunParameters,
         tables: Mapping[str, TableAccounts],
@@ -69,7 +69,7 @@ class LedFederation(ABC):
         replace: bool,
         observer: Observer | None = None,
     ) -> None:
-        """A further match for a trained model: more tables, or all of them anew (`replace`)."""
+        """A further match for a trained model: more tables, or in place of all (`replace`)."""
         self.deliver(self.payment_network.rematch(parameters, tables, replace=replace), observer)
 
     def ask(

@@ -4,11 +4,11 @@
     →  keep the answers  →  forget the batch
 
 Killed anywhere in between, the number tells what has happened: it is not begun, under way or over.
-One scoring at a time; other transactions than those noted begin a new one.  A match of all accounts
-anew is noted in the same way.
+One scoring at a time; other transactions than those noted begin a new one.  A refresh is noted in
+the same way.
 
-Bits about accounts outlive a scoring: they are kept until all accounts are matched anew, so that
-each account and set is asked about at most once until then.
+Bits about accounts outlive a scoring: they are kept until the next refresh, so that each account
+and set is asked about at most once until then.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class BatchAnswers(Record):
 
 
 @dataclass(frozen=True)
-class RenewalNotes(Record):
-    """The match of all accounts anew that was begun, or was just about to be; None: it is over."""
+class RefreshNotes(Record):
+    """The match of a refresh that was begun, or was about to be; None: it is over."""
 
     match: int | None
 
@@ -134,7 +134,7 @@ class JobNotes:
         """(accounts, sets): what scorings before this one were told; -1 for nothing."""
         with self._records() as records:
             known = _Known.stored(_of_match(records), n_sets)
-        row = {one: number for number, one in enumerate(known.ids)}
+        row = {account: number for number, account in enumerate(known.ids)}
         padded = np.concatenate([known.bits, np.full((1, n_sets), UNKNOWN, np.int8)])
         return padded[[row.get(hashed_id(key), -1) for key in keys]]
 
@@ -147,18 +147,18 @@ class JobNotes:
             bits = _known_bits(records).bits
         return int((bits != UNKNOWN).any(axis=1).sum()), int((bits == 1).any(axis=1).sum())
 
-    # A match of all accounts anew.
+    # A refresh.
 
-    def renewal(self) -> int | None:
-        """The match of all accounts anew that was begun, or was just about to be."""
+    def refresh(self) -> int | None:
+        """The match of a refresh that was begun, or was just about to be."""
         with self._records() as records:
-            noted = records.find(RenewalNotes)
+            noted = records.find(RefreshNotes)
             return None if noted is None else noted.match
 
-    def write_renewal(self, match: int | None) -> None:
+    def write_refresh(self, match: int | None) -> None:
         """None: it is over."""
         with self._records() as records:
-            records.put(RenewalNotes(match))
+            records.put(RefreshNotes(match))
 
     @contextmanager
     def _records(self) -> Iterator[Records]:
@@ -185,12 +185,12 @@ class _Known:
 
     def and_also(self, asked: Sequence[bytes], number: int, bits: NDArray[np.integer]) -> _Known:
         """Whether each of these accounts is in set `number`."""
-        row = {one: position for position, one in enumerate(self.ids)}
-        new = [one for one in asked if one not in row]
-        row |= {one: len(self.ids) + position for position, one in enumerate(new)}
+        row = {account: position for position, account in enumerate(self.ids)}
+        new = [account for account in asked if account not in row]
+        row |= {account: len(self.ids) + position for position, account in enumerate(new)}
         unknown = np.full((len(new), self.bits.shape[1]), UNKNOWN, np.int8)
         known = np.concatenate([self.bits, unknown])
-        known[[row[one] for one in asked], number] = bits
+        known[[row[account] for account in asked], number] = bits
         return _Known([*self.ids, *new], known)
 
 

@@ -7,7 +7,7 @@ that is meant to stay private.
     counts          Σ_j (p_j − q_j) for every sum: exact in every run, noise comes after
     released        the noisy counts, or the labels of red leaves: equal where there is no noise
     own             what the payment network keeps of its own: local model, or green labels
-    bits, alerts    of a file of predictions, if one is given (`prediction_verification`)
+    bits, alerts    of a file of predictions, if one is given (`verify.predictions`)
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ from numpy.typing import NDArray
 from pv4fad.errors import DataError
 from pv4fad.evidence.trusted import trusted_counts
 from pv4fad.forest.trusted import TrustedThirdParty
-from pv4fad.lead.bank_files import load_split
-from pv4fad.lead.commitment import commitment
-from pv4fad.lead.members import party_names
-from pv4fad.lead.new_run import TrainingRecord, read_training_record
-from pv4fad.lead.own_model import OwnModel
-from pv4fad.lead.payments import fingerprint
-from pv4fad.lead.prepare import (
-    PreparedEvidence,
-    PreparedTrees,
+from pv4fad.lead.bank_files import (
     account_file_fingerprint,
     bank_directory,
-    prepare_payment_network,
+    load_banks,
+    load_split,
 )
-from pv4fad.lead.site import load_banks
+from pv4fad.lead.evidence_model import OwnModel, PreparedEvidence
+from pv4fad.lead.paper_model import PreparedTrees
+from pv4fad.lead.payments import fingerprint
+from pv4fad.lead.prepare import (
+    TrainingRecord,
+    commitment,
+    prepare_payment_network,
+    read_training_record,
+)
+from pv4fad.lead.simulate import party_names
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.compare.state import BankLabelShare, Labels, LabelShare
 from pv4fad.protocol.count.state import BankSums, OwnSums, ReleasedCounts
@@ -73,11 +75,11 @@ class Verification:
 
     @property
     def exact_parts_agree(self) -> bool:
-        return all(one.all_equal for one in self.exact)
+        return all(comparison.all_equal for comparison in self.exact)
 
     @property
     def all_equal(self) -> bool:
-        return self.exact_parts_agree and all(one.all_equal for one in self.noisy)
+        return self.exact_parts_agree and all(each.all_equal for each in self.noisy)
 
 
 def verify(
@@ -94,7 +96,8 @@ def verify(
     scored = None
     if predictions is not None:
         test, file = predictions
-        scored = ScoredData.read(test, load_banks(test, folder, document), file, document.run_id)
+        scored_accounts = load_banks(test, document.parameters.banks)
+        scored = ScoredData.read(test, scored_accounts, file, document.run_id)
     tables = load_split(split)
     accounts = {bank: table.frame for bank, table in tables.accounts.items()}
     if set(accounts) != set(document.parameters.banks):
@@ -223,6 +226,8 @@ def _red_labels(parameters: RunParameters, stores: Stores) -> dict[str, NDArray[
 
 def _require_same_accounts(store: Store, run_id: str, version: str) -> None:
     """What a bank spent ε on is in its ledger."""
-    used = {one.account_file for one in read_ledger(store).expenses if one.run_id == run_id}
+    used = {
+        expense.account_file for expense in read_ledger(store).expenses if expense.run_id == run_id
+    }
     if used != {version}:
         raise DataError(f"{store.party}: these are not the accounts that the run was trained on")

@@ -1,4 +1,4 @@
-"""A model whose parties can be reached: it scores, and it matches anew.
+"""Ask the banks about accounts of payments: rounds of questions, or batches for votes.
 
 Everything here can be interrupted at any moment and asked for again: what is under way is carried
 on, what is over is not repeated.
@@ -11,31 +11,48 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.errors import DataError, OrderError, ParameterError
+from pv4fad.errors import OrderError, ParameterError
 from pv4fad.lead.federation import LedFederation
+from pv4fad.lead.refresh import Matching
 from pv4fad.lead.scoring_job import JobNotes, ScoringJob
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.propose.inputs import match_parameters
 from pv4fad.protocol.score.inputs import AskedSet, Round, ScoringInput
-from pv4fad.protocol.tables import AccountKey, assign_tables
-from pv4fad.run.meter import Report
-from pv4fad.run.scoring_meter import MATCH, SCORE, ScoringMeter, messages_of_match
+from pv4fad.protocol.tables import AccountKey
+from pv4fad.run.meter import SCORE, Meter
+from pv4fad.run.scoring_record import Learned
 
 
 class Asking(Protocol):
     """Decides which accounts to ask about, round by round; round i is about the i-th set."""
 
     @property
-    def sets(self) -> Sequence[AskedSet]:
-        """As many as there are rounds: the same for every batch."""
+    def sets(self) -> tuple[AskedSet, ...]:
+        """One for each round; the same for every batch."""
 
     def ask(self, number: int) -> NDArray[np.int64]:
         """The accounts to ask about in this round, each once; depends on earlier answers."""
 
     def take(self, number: int, accounts: NDArray[np.int64], bits: NDArray[np.int64]) -> None:
         """Their answers."""
+
+
+class Judge(Asking, Protocol):
+    """Judges some payments by questions, with the payment network's own data and the answers.
+
+    The trusted third party uses the same judges with answers from the clear (`verify`).
+    """
+
+    def begin(self, known: NDArray[np.int8]) -> None:
+        """`known`: (accounts, sets), the answers of earlier scorings; -1 for none."""
+
+    def table(self) -> pl.DataFrame:
+        """The predictions, after the last round."""
+
+    def learned(self) -> Learned:
+        """What the answers told the payment network, after the last round."""
 
 
 @dataclass(frozen=True)
@@ -54,28 +71,25 @@ class Batching:
             raise ParameterError(f"layers {self.layers}: give at least 1")
 
 
-class TrainedRun:
-    """The parties of a run after training."""
+class Scoring:
+    """One scoring of a trained run; `directory`: BIC → bank of the federation."""
 
     def __init__(
         self,
         federation: LedFederation,
         parameters: RunParameters,
         directory: Mapping[str, str],
-        report: Report = lambda _: None,
+        meter: Meter,
     ) -> None:
-        """`directory`: BIC → bank of the federation."""
-        self.meter = ScoringMeter(report)
         self.layers = 0
         """Layers that every table has been asked for so far."""
         self._federation = federation
         self._network = federation.payment_network
         self._model = parameters
         self._run_id = parameters.run_id
-        self._directory = dict(directory)
+        self._meter = meter
+        self._matching = Matching(federation, parameters, directory, meter)
         self._notes = JobNotes(self._network.store, self._run_id)
-
-    # Scoring.
 
     def begin(
         self, fingerprint: str, keys: Sequence[AccountKey], *, n_sets: int = 0, batch_size: int = 1
@@ -85,9 +99,9 @@ class TrainedRun:
         `fingerprint`: of the transactions and of how they are scored.  `n_sets`: to ask about;
         `batch_size`: of votes.
         """
-        self.require_same_accounts()
-        self._carry_on()
-        self._notes.write_renewal(None)
+        self._matching.require_same_accounts()
+        self._matching.carry_on()
+        self._notes.write_refresh(None)
         job = self._notes.read()
         if job is None or job.transactions != fingerprint:
             self._notes.end()
@@ -101,7 +115,7 @@ class TrainedRun:
         return self._notes.known_bits(keys, n_sets)
 
     def ask(self, keys: Sequence[AccountKey], asking: Asking) -> None:
-        """All rounds of questions.  What was learnt stays noted until `finish_scoring`."""
+        """All rounds of questions.  What was learnt stays noted until `finish`."""
         job, sets = self._under_way(), tuple(asking.sets)
         for number in range(len(sets)):
             accounts = asking.ask(number)
@@ -115,11 +129,11 @@ class TrainedRun:
                 # Answers have no names: to other accounts they must not be given.
                 raise OrderError(
                     f"round {number + 1} was begun with other questions, by another version of the"
-                    " program or on another machine: carry on there, or have all accounts matched"
-                    " anew (pv4fad match refresh)"
+                    " program or on another machine: carry on there, or match all accounts again"
+                    " (pv4fad refresh)"
                 )
             asking.take(number, accounts, bits)
-        self.meter.stop()
+        self._meter.stop()
 
     def votes(
         self,
@@ -130,7 +144,7 @@ class TrainedRun:
     ) -> NDArray[np.int64]:
         """The vote total of each side of each transaction, (transactions, 2).
 
-        The results stay with the payment network until `finish_scoring`.
+        The results stay with the payment network until `finish`.
         """
         job = self._under_way()
         starts = range(0, len(codes), job.batch_size)
@@ -145,11 +159,11 @@ class TrainedRun:
                 job = self._ask_batch(data, job, number, n_left=len(starts) - number)
                 votes = self._collect(job, number)
             parts.append(votes)
-        self.meter.stop()
+        self._meter.stop()
         return np.concatenate(parts)
 
-    def finish_scoring(self) -> None:
-        """The results are in safe hands: the payment network forgets them, but not the bits."""
+    def finish(self) -> None:
+        """The results are stored elsewhere: the payment network forgets them, but not the bits."""
         self._notes.end()
 
     def n_known(self) -> tuple[int, int]:
@@ -163,7 +177,7 @@ class TrainedRun:
         return job
 
     def _match_new_accounts(self, wanted: Sequence[AccountKey], job: ScoringJob) -> ScoringJob:
-        """Always, also where there are none: nobody can tell whether there were."""
+        """Always, also if there are none, so that the banks cannot tell whether there were any."""
         if job.match in self._network.matches(self._run_id):
             return job
         everywhere, *deltas = self._network.matched_accounts(self._run_id)
@@ -172,7 +186,7 @@ class TrainedRun:
         known = set(everywhere)
         job = job.model_copy(update={"match": self._network.next_epoch(self._run_id)})
         self._notes.write(job)
-        self._match([key for key in since if key not in known], replace=False)
+        self._matching.match([key for key in since if key not in known], replace=False)
         return job
 
     def _ask_round(self, data: Round, job: ScoringJob, number: int, n_left: int) -> ScoringJob:
@@ -208,8 +222,8 @@ class TrainedRun:
     ) -> None:
         _, queries = self._network.score(self._run_id, data)
         size = self._network.batch_size(self._run_id, job.batches[number])
-        self.meter.expect(SCORE, size.messages * n_left)
-        self._federation.deliver(queries, self.meter)
+        self._meter.expect(SCORE, size.messages * n_left)
+        self._federation.deliver(queries, self._meter)
         self.layers += size.layers
 
     def _collect(self, job: ScoringJob, number: int) -> NDArray[np.int64]:
@@ -220,68 +234,3 @@ class TrainedRun:
         self._notes.keep_answers(number, answers)
         self._network.close(self._run_id, epoch)
         return answers
-
-    # Matching.
-
-    def match_anew(self) -> None:
-        """All accounts met so far, with the banks' present records and new keys everywhere.
-
-        An interrupted scoring is dropped: its batches would not all show the same records.
-        """
-        self._carry_on()
-        network, run_id = self._network, self._run_id
-        renewal = self._notes.renewal()
-        if renewal not in network.matches(run_id) or self._changed_accounts():
-            self._notes.end()
-            keys = [key for match in network.matched_accounts(run_id) for key in match]
-            self._notes.write_renewal(network.next_epoch(run_id))
-            self._match(keys, replace=True)
-        self._notes.write_renewal(None)
-        self.meter.stop()
-
-    def _match(self, keys: Sequence[AccountKey], *, replace: bool) -> None:
-        epoch = self._network.next_epoch(self._run_id)
-        tables = assign_tables(
-            keys,
-            self._directory,
-            self._model.sizes.n_trees,
-            broadcast=any(plan.broadcast for plan in self._model.tables),
-        )
-        accounts = self._federation.bank_accounts
-        parameters, named = match_parameters(self._model, tables, accounts, epoch)
-        self.meter.expect(MATCH, messages_of_match(parameters))
-        self._federation.rematch(parameters, named, replace=replace, observer=self.meter)
-
-    # What is under way.
-
-    def _carry_on(self) -> None:
-        """The match or batch that was interrupted, to its end."""
-        epoch = self._network.epoch_under_way(self._run_id)
-        if epoch is None:
-            return
-        if epoch in self._network.matches(self._run_id) or all(
-            bank.matched_account_file(self._run_id, epoch) in (None, bank.account_file)
-            for bank in self._federation.banks
-        ):
-            self._federation.resume(self.meter)
-        else:
-            # One half of a table with one version of the accounts, one half with another: no.
-            self._network.close(self._run_id, epoch)
-
-    def require_same_accounts(self) -> None:
-        """The banks' account files are those that were matched last."""
-        changed = self._changed_accounts()
-        if changed:
-            raise DataError(
-                f"the account file of {', '.join(changed)} is not the one that was matched last: "
-                "have all accounts matched anew (pv4fad match refresh)"
-            )
-
-    def _changed_accounts(self) -> list[str]:
-        """The banks whose files are not those of the match in force."""
-        everywhere = self._network.matches(self._run_id)[0]
-        return [
-            bank.name
-            for bank in self._federation.banks
-            if bank.matched_account_file(self._run_id, everywhere) != bank.account_file
-        ]

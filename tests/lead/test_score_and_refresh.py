@@ -1,4 +1,4 @@
-"""Scoring and matching anew, disturbed in every possible way."""
+"""Scoring and refreshing, disturbed in every possible way."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from tests.protocol.world import (
 
 from pv4fad.errors import DataError, OrderError
 from pv4fad.evidence.trusted import trusted_bits
+from pv4fad.lead.asking import Scoring
+from pv4fad.lead.refresh import Matching, refresh
 from pv4fad.lead.scoring_job import UNKNOWN, BatchAnswers, JobNotes, RoundAsked, ScoringNotes
-from pv4fad.lead.trained_run import TrainedRun
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.protocol.score.state import KnownBits, LayersAnswered, Questions
+from pv4fad.run.meter import Meter
 from pv4fad.store.store import MemoryStore
 
 
@@ -72,11 +74,23 @@ def world_of(options: dict) -> ClassWorld:
     return again(trained_class_world(**options), store_of=MortalStore)
 
 
-def run_of(world: World | ClassWorld) -> TrainedRun:
-    banks = range(len(world.federation.banks))
-    return TrainedRun(
-        world.federation, world.parameters, {BICS[bank]: bank_name(bank) for bank in banks}
-    )
+class Run(Scoring):
+    """The scoring of a world, or its refresh."""
+
+    def __init__(self, world: World | ClassWorld, meter) -> None:
+        directory = {BICS[n]: bank_name(n) for n in range(len(world.federation.banks))}
+        self.where = (world.federation, world.parameters, directory, meter)
+        super().__init__(*self.where)
+
+    def refresh(self) -> None:
+        refresh(*self.where)
+
+    def require_same_accounts(self) -> None:
+        Matching(*self.where).require_same_accounts()
+
+
+def run_of(world: World | ClassWorld, meter=None) -> Run:
+    return Run(world, Meter() if meter is None else meter)
 
 
 def until_done(world: World | ClassWorld, work) -> tuple[object, int]:
@@ -106,20 +120,16 @@ def layers_answered(world: World | ClassWorld) -> list[bytes]:
 
 def interrupted_after(world: World | ClassWorld, kind: str, work, *, n: int = 1) -> None:
     """Do it until the n-th message of this kind is on its way, and is lost."""
-    run, seen = run_of(world), []
+    seen = []
 
-    def observe(message, size):
-        seen.extend([message] * (message.kind == kind))
-        if len(seen) == n:
-            raise Killed
+    class Interrupts(Meter):
+        def __call__(self, message, size_bytes) -> None:
+            seen.extend([message] * (message.kind == kind))
+            if len(seen) == n:
+                raise Killed
 
-    run.meter = type(
-        "Meter",
-        (),
-        {"__call__": staticmethod(observe), "expect": lambda *_: None, "stop": lambda _: None},
-    )()
     with pytest.raises(Killed):
-        work(run)
+        work(run_of(world, Interrupts()))
 
 
 # Questions.
@@ -157,7 +167,7 @@ def scoring(world: ClassWorld, accounts: list[int], fingerprint: str = "some tra
     """Work that scores payments of these accounts: what is known in the end."""
     keys = keys_of(world)
 
-    def work(run: TrainedRun) -> np.ndarray:
+    def work(run: Run) -> np.ndarray:
         run.begin(fingerprint, keys, n_sets=len(SETS))
         asking = Asks(accounts, run.known_bits(keys, len(SETS)))
         run.ask(keys, asking)
@@ -220,13 +230,13 @@ def test_over_several_scorings_nothing_is_asked_twice(immortal, asked):
     world = world_of(ONE_BANK)
     first, second = some_accounts(world), list(range(12))
     scoring(world, first)(run_of(world))
-    run_of(world).finish_scoring()
+    run_of(world).finish()
     before = len(asked)
     known = scoring(world, second, "others")(run_of(world))
     assert np.array_equal(known[second], expected(world, second)[second])
     assert len(asked) == len(set(asked)) > before
     # The same transactions once more: nothing is left to ask, and the answers are there.
-    run_of(world).finish_scoring()
+    run_of(world).finish()
     before = len(asked)
     assert np.array_equal(scoring(world, first, "others")(run_of(world)), known)
     assert len(asked) == before
@@ -235,7 +245,7 @@ def test_over_several_scorings_nothing_is_asked_twice(immortal, asked):
     assert positive == truth(world)[sorted({*first, *second})].any(axis=1).sum()
 
 
-def test_what_is_noted_is_asked_no_more_until_the_results_are_in_safe_hands(immortal, asked):
+def test_what_is_noted_is_asked_no_more_until_the_results_are_stored(immortal, asked):
     """Predictions that were not written: the same call has all answers still."""
     world = world_of(ONE_BANK)
     work = scoring(world, some_accounts(world))
@@ -260,7 +270,7 @@ def test_other_transactions_take_the_place_of_an_interrupted_scoring(immortal, a
     assert (known != UNKNOWN).sum() == len(asked)
     right = (known == truth(world)) | (known == UNKNOWN)
     assert right.all()
-    run_of(world).finish_scoring()
+    run_of(world).finish()
     assert np.array_equal(run_of(world).known_bits(keys_of(world), len(SETS)), known)
 
 
@@ -270,17 +280,17 @@ def test_notes_of_a_scoring_hold_nothing_but_bits_and_go_with_it(immortal):
     store = world.federation.payment_network.store
     assert names_of(store, BatchAnswers)
     assert names_of(store, RoundAsked)
-    run_of(world).finish_scoring()
+    run_of(world).finish()
     assert not names_of(store, ScoringNotes, RoundAsked, BatchAnswers, Questions)
     assert names_of(store, KnownBits)
 
 
-def test_a_match_of_all_accounts_anew_forgets_what_was_known(immortal, asked):
+def test_a_refresh_forgets_what_was_known(immortal, asked):
     world = world_of(ONE_BANK)
     accounts = some_accounts(world)
     known = scoring(world, accounts)(run_of(world))
-    run_of(world).finish_scoring()
-    run_of(world).match_anew()
+    run_of(world).finish()
+    run_of(world).refresh()
     assert run_of(world).n_known() == (0, 0)
     store = world.federation.payment_network.store
     assert not names_of(store, KnownBits)
@@ -289,10 +299,10 @@ def test_a_match_of_all_accounts_anew_forgets_what_was_known(immortal, asked):
     assert asked[n_asked:] == asked[:n_asked] != []
 
 
-def test_a_new_match_in_the_middle_of_a_scoring_forgets_that_too(immortal):
+def test_a_refresh_in_the_middle_of_a_scoring_forgets_that_too(immortal):
     world = world_of(ONE_BANK)
     interrupted_after(world, "score-reply", scoring(world, [0, 1, 2, 3]))
-    run_of(again(world, copies=False)).match_anew()
+    run_of(again(world, copies=False)).refresh()
     assert run_of(world).n_known() == (0, 0)
     store = world.federation.payment_network.store
     assert not names_of(store, KnownBits, ScoringNotes, RoundAsked, BatchAnswers)
@@ -326,17 +336,15 @@ def test_questions_need_a_scoring_that_was_begun(immortal):
 
 def seen_in(world: ClassWorld, accounts: list[int]) -> list[tuple]:
     """Kind, parties and size of every message of a scoring."""
-    run, seen = run_of(world), []
-    meter = run.meter
+    seen = []
 
-    def observe(message, size):
-        here = message.address
-        seen.append((message.kind, here.sender, here.receiver, here.table_id, size))
-        meter(message, size)
+    class Sees(Meter):
+        def __call__(self, message, size_bytes) -> None:
+            here = message.address
+            seen.append((message.kind, here.sender, here.receiver, here.table_id, size_bytes))
+            super().__call__(message, size_bytes)
 
-    observe.expect, observe.stop = meter.expect, meter.stop
-    run.meter = observe
-    scoring(world, accounts)(run)
+    scoring(world, accounts)(run_of(world, Sees()))
     return seen
 
 
@@ -358,7 +366,7 @@ def voting(world: World, case, fingerprint: str = "some transactions", batch_siz
     """Work that scores the transactions of a case."""
     data = scoring_input(world, case)
 
-    def work(run: TrainedRun) -> np.ndarray:
+    def work(run: Run) -> np.ndarray:
         run.begin(fingerprint, data.keys, batch_size=batch_size)
         return run.votes(data.codes, data.keys, data.key_of, layers=2)
 
@@ -382,7 +390,7 @@ def test_killed_after_every_write_votes_end_as_if_undisturbed(deadly):
     assert layers_answered(world) == layers_answered(undisturbed)
 
 
-def test_votes_are_not_asked_for_again_until_the_results_are_in_safe_hands(immortal):
+def test_votes_are_not_asked_for_again_until_the_results_are_stored(immortal):
     world = sealed_world()
     case = rows_of(world.case, slice(0, 20))
     votes = voting(world, case)(run_of(world))
@@ -390,28 +398,28 @@ def test_votes_are_not_asked_for_again_until_the_results_are_in_safe_hands(immor
     # Also with another size of batches: results do not depend on it.
     assert np.array_equal(voting(world, case, batch_size=5)(run_of(world)), votes)
     assert layers_answered(world) == answered
-    run_of(world).finish_scoring()
+    run_of(world).finish()
     assert np.array_equal(voting(world, case, batch_size=5)(run_of(world)), votes)
     assert layers_answered(world) != answered
     assert run_of(world).n_known() == (0, 0)
 
 
-# Matching anew.
+# Refresh.
 
 
-def test_killed_after_every_write_a_new_match_is_made_once_and_old_keys_are_gone(deadly):
+def test_killed_after_every_write_a_refresh_is_made_once_and_old_keys_are_gone(deadly):
     world = sealed_world()
     case = rows_of(world.case, slice(0, TRAIN_ROWS))
     network, run_id = world.federation.payment_network, world.parameters.run_id
     old = [secret_key_of(bank, run_id) for bank in world.federation.banks]
     notes = JobNotes(network.store, run_id)
 
-    def match_anew(run):
+    def refresh_once(run):
         # Killed just after the last note, it was over: asked once more, it would match once more.
-        if network.matches(run_id) == [0] or notes.renewal() is not None:
-            run.match_anew()
+        if network.matches(run_id) == [0] or notes.refresh() is not None:
+            run.refresh()
 
-    _, killed = until_done(world, match_anew)
+    _, killed = until_done(world, refresh_once)
     assert killed > 8
     deadly.setattr(MortalStore, "deadly", False)
     assert network.matches(run_id) == [1]
@@ -422,21 +430,21 @@ def test_killed_after_every_write_a_new_match_is_made_once_and_old_keys_are_gone
     assert np.array_equal(votes, expected_votes(world, case))
 
 
-def test_records_that_change_while_they_are_matched_are_all_matched_anew(immortal):
+def test_records_that_change_while_they_are_matched_are_all_matched_again(immortal):
     """Half a table with one version of the accounts, half with another: never."""
     world = sealed_world()
     case = rows_of(world.case, slice(0, 20))
-    interrupted_after(world, "blinded-indicators", TrainedRun.match_anew)
+    interrupted_after(world, "blinded-indicators", Run.refresh)
     flags = {key: ((flag + 1) % 11, slot) for key, (flag, slot) in case.records.items()}
     case = replace(case, records=flags)
     for bank, party in enumerate(world.federation.banks):
         changed = replace(bank_records(case, bank), fingerprint="version 2")
         party.replace_records(changed)
-    with pytest.raises(DataError, match=r"bank01 is not the one.*match refresh"):
+    with pytest.raises(DataError, match=r"bank01 is not the one.*pv4fad refresh"):
         voting(world, case)(run_of(world))
-    with pytest.raises(DataError, match="match refresh"):
+    with pytest.raises(DataError, match="pv4fad refresh"):
         run_of(world).require_same_accounts()
-    run_of(world).match_anew()
+    run_of(world).refresh()
     run_of(world).require_same_accounts()
     votes = voting(world, case, batch_size=60)(run_of(world))
     assert np.array_equal(votes, expected_votes(world, case))

@@ -32,12 +32,12 @@ from pv4fad.forest.tree import Side
 from pv4fad.forest.votes import reached_groups
 from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
+from pv4fad.protocol.match.network import ShareBlocks
 from pv4fad.protocol.parameters import digest_of
 from pv4fad.protocol.propose.state import OwnKeys
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import BlindedSetShares, ScoreQuery, ScoreReply
 from pv4fad.protocol.score.state import OpenedSets, Totals
-from pv4fad.protocol.match.network import ShareBlocks
 from pv4fad.store.records import Records
 
 SEALED = {"n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}

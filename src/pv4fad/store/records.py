@@ -128,6 +128,11 @@ class Records:
         return prefix + "/".join([kind.__name__, *map(str, place)])
 
 
+def run_ids(store: Store) -> list[str]:
+    """The runs that a party has records of."""
+    return sorted({name.split("/")[1] for name in store.keys("run/")})
+
+
 def stored(store: Store, run_id: str, kind: type[R], *place: Place, epoch: int = 0) -> R:
     """One record of a store that must be there, in a transaction of its own."""
     with store.transaction() as tx:

@@ -1,4 +1,4 @@
-"""Chains of messages: what to ask of which bank next, and whether an answer is one.
+"""Chains of messages: what to ask of which bank next, and whether an answer fits.
 
 Every bank has a chain of steps, each a message of the payment network and its answer.  One message
 of a chain is under way at a time, and at most `banks_at_once` chains are.  Training, further

@@ -10,7 +10,7 @@
     records.put(OpenedBlock(u), bank, table_id, block)      one record for each place
     records.get(OpenedBlock, bank, table_id, block)
 
-The name of a record is its class and its place; nobody else spells names.  Arrays and bytes are
+The name of a record is its class and its place; no other module spells names.  Arrays and bytes are
 kept raw, behind a header in JSON that holds all other fields.  A record that is missing or damaged
 raises `StoreError`.
 """
@@ -218,7 +218,7 @@ class _Bytes:
 
 class _Parts:
     def write(self, value: tuple[bytes, ...]) -> tuple[Any, list[bytes | memoryview]]:
-        return [len(one) for one in value], list(value)
+        return [len(part) for part in value], list(value)
 
     def read(self, entry: Any, rest: _Rest) -> tuple[bytes, ...]:
         return tuple(bytes(rest.take(n_bytes)) for n_bytes in entry)
@@ -256,7 +256,7 @@ _FORMS: dict[Any, dict[str, _Form]] = {}
 def _forms(kind: Any) -> dict[str, _Form]:
     if kind not in _FORMS:
         hints = get_type_hints(kind)
-        _FORMS[kind] = {one.name: _form(hints[one.name]) for one in fields(kind)}
+        _FORMS[kind] = {entry.name: _form(hints[entry.name]) for entry in fields(kind)}
     return _FORMS[kind]
 
 

@@ -32,12 +32,12 @@ from pv4fad.forest.tree import Side
 from pv4fad.forest.votes import reached_groups
 from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
+from pv4fad.protocol.match.network import ShareBlocks
 from pv4fad.protocol.parameters import digest_of
 from pv4fad.protocol.propose.state import OwnKeys
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import BlindedSetShares, ScoreQuery, ScoreReply
 from pv4fad.protocol.score.state import OpenedSets, Totals
-from pv4fad.protocol.match.network import ShareBlocks
 from pv4fad.store.records import Records
 
 SEALED = {"n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}
@@ -247,7 +247,7 @@ def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
 
 def without(rows_of_mask: Callable[[int], bool]) -> Callable[..., np.ndarray]:
     """Fresh residues, but for one mask, which is told from the others by its number of rows."""
-    fresh = pv4fad.protocol.score._fresh
+    fresh = pv4fad.protocol.score.steps._fresh
 
     def some(ring: Ring, rows: int) -> np.ndarray:
         drawn = fresh(ring, rows)
@@ -259,13 +259,13 @@ def without(rows_of_mask: Callable[[int], bool]) -> Callable[..., np.ndarray]:
 MASKS = {
     "n of the sets": (pv4fad.protocol.score.steps, "secret_residues", no_residues, set_masks),
     "m of the labels": (
-        pv4fad.protocol.score,
+        pv4fad.protocol.score.steps,
         "_fresh",
         without(lambda rows: rows != LAYERS),
         opened_queries,
     ),
     "ρ of the answers": (
-        pv4fad.protocol.score,
+        pv4fad.protocol.score.steps,
         "_fresh",
         without(lambda rows: rows == LAYERS),
         bank_answers,

@@ -1,9 +1,10 @@
 """The whole protocol on one screen: who sends what to whom, and what the answer is.
 
-It is what runs: the payment network makes its messages in this order, every party takes what it is
-sent here and nothing else, and the numbers of messages follow from it.  Each party acts on its own
-when a message arrives.  Rows marked `chain` are the steps of a bank's chain (`chain`): the next one
-is sent when the one before has been answered; all others go to every receiver at once.
+S is the payment network, B a bank, A the aggregator.  The tables below are what runs: every party
+takes what they say and nothing else, the payment network and the banks follow them step by step,
+and the numbers of messages follow from them.  Rows marked `chain` are the steps of a bank's chain
+(`protocol.chain`): the next one is sent when the one before has been answered.  All others go to
+every receiver at once.
 """
 
 from __future__ import annotations
@@ -169,8 +170,12 @@ def messages_of(scope: RunParameters | Batch) -> dict[str, int]:
 def phase_of(message: Message) -> str:
     """The phase that a message belongs to; a receipt to that of what it is a receipt of."""
     kind = message.of.split("/")[3] if isinstance(message, Receipt) else message.kind
-    later = _PHASE_AFTER_TRAINING if message.address.epoch else _PHASE_IN_TRAINING
-    return later[kind]
+    return phase_of_kind(kind, message.address.epoch)
+
+
+def phase_of_kind(kind: str, epoch: int) -> str:
+    """The phase that a kind of message belongs to, in training (epoch 0) or after it."""
+    return (_PHASE_AFTER_TRAINING if epoch else _PHASE_IN_TRAINING)[kind]
 
 
 def _phases(*rows: Row[Any]) -> dict[str, str]:

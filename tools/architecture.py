@@ -50,7 +50,7 @@ def purpose(room: str) -> str:
     path = package if package.is_file() else module
     text = ast.get_docstring(ast.parse(path.read_text())) or ""
     paragraph = " ".join(text.split("\n\n")[0].split())
-    return re.split(r"\.(?: |$)", paragraph)[0]
+    return re.split(r"\.(?: |$)", paragraph)[0].replace("`", "")
 
 
 def picture() -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pv4fad.lead.federation import Federation
 from pv4fad.parties.party import Party, RunRecords
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header
 from pv4fad.run.meter import Meter, messages_of_phases
 from pv4fad_bench.harness import (
     BenchReport,
@@ -43,7 +43,7 @@ def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -
         progress.begin(_OTHER_PHASES * match_s, sum(messages_of_phases(parameters).values()))
         traffic, meter = TrafficMeter(), PhaseMeter(parameters, pool.stopwatch)
 
-        def observe(message: Message, n_bytes: int) -> None:
+        def observe(message: Header, n_bytes: int) -> None:
             traffic(message, n_bytes)
             meter(message, n_bytes)
             progress.advance()

@@ -27,7 +27,7 @@ from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.messages import Receipt
-from pv4fad.protocol.wire import MAGIC, Address, decode, encode
+from pv4fad.protocol.wire import MAGIC, Address, encode, read_header
 from pv4fad.run.folder import RunFolder
 from pv4fad.verify.predictions import ScoredData
 from pv4fad.verify.training import compare
@@ -89,7 +89,7 @@ def record_seals(patch: pytest.MonkeyPatch) -> Seals:
 
     def recorded(self, receiver, message):
         fragments = seal(self, receiver, message)
-        entry = (decode(message).kind, self.name, receiver, len(message))
+        entry = (read_header(message).kind, self.name, receiver, len(message))
         seals.messages[fragments[0].envelope] = entry
         return fragments
 
@@ -271,7 +271,7 @@ def test_what_was_answered_before_a_scoring_was_given_up_is_not_asked_again(tmp_
     handle, score = NetworkMember.handle, PaymentNetwork.score
 
     def handle_three_replies(self, data):
-        if decode(data).kind == "score-reply":
+        if read_header(data).kind == "score-reply":
             replies.append(data)
             if len(replies) == 4:
                 raise OrderError("on purpose")

@@ -36,7 +36,7 @@ def test_messages_and_their_answers_arrive_in_the_order_they_were_sent():
 def test_the_observer_sees_every_message_once_with_its_size():
     seen = []
     transport = InProcessTransport(
-        {"a": Echo(), "b": Echo()}, lambda message, size: seen.append((message.of, size))
+        {"a": Echo(), "b": Echo()}, lambda header, size: seen.append((header.scalars["of"], size))
     )
     data = receipt("a", "b")
     transport.deliver("a", [data, data])

@@ -5,9 +5,10 @@ Everybody's keys and limits are in its store; what it knows of the others is in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from pv4fad.errors import OrderError, ParameterError
@@ -19,13 +20,16 @@ from pv4fad.lead.bank_files import load_bank
 from pv4fad.lead.prepare import bank_records
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
+from pv4fad.parties.bank_table import BankRecords
 from pv4fad.parties.identity import Identity
 from pv4fad.parties.party import AGGREGATOR, BANK, RunRecords
 from pv4fad.protocol.messages import RunProposal
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.wire import Message, decode
-from pv4fad.store.store import Store
+from pv4fad.protocol.wire import Message
+from pv4fad.store.store import Store, Transaction
 from pv4fad.workers import WorkerPool
+
+_NO_RECORDS = BankRecords((), (), np.zeros((0, 0), np.int16), "")
 
 
 class AggregatorMember:
@@ -64,55 +68,58 @@ class BankMember:
         layers_per_day: int,
     ) -> None:
         self.name = identity.name
-        self._store = store
-        self._pool = pool
-        self._identity = identity
         self._path = accounts
-        self._signing_keys = {
-            name: card.public.signing_key for name, card in cards.items() if card.role == BANK
-        }
-        self._honest_banks = honest_banks
-        self._layers_per_day = layers_per_day
-        self._accounts: pl.DataFrame | None = None
-        self._party: tuple[AtomSchema, Bank] | None = None
+        self._party = _BankWithAccounts(
+            identity.name,
+            store,
+            pool,
+            records=_NO_RECORDS,
+            identity=identity,
+            signing_keys={
+                name: card.public.signing_key for name, card in cards.items() if card.role == BANK
+            },
+            honest_banks=honest_banks,
+            layers_per_day=layers_per_day,
+        )
 
     def begin_session(self) -> None:
-        self._accounts = load_bank(self._path)
-        self._party = None
+        self._party.bring(load_bank(self._path))
 
     def handle(self, data: bytes) -> list[bytes]:
-        return self._bank(self._schema(decode(data))).handle(data)
+        return self._party.handle(data)
 
     def unanswered(self) -> list[bytes]:
-        return self._store.unacknowledged()
+        return self._party.unanswered()
 
     def do(self, job: Job, post: Post, *, again: bool, order: str) -> None:
         raise _only_the_network_leads(job, self.name)
 
-    def _bank(self, schema: AtomSchema) -> Bank:
-        """The bank with its records as the atoms of a run describe them."""
-        if self._party is None or self._party[0] != schema:
-            if self._accounts is None:
-                raise OrderError(f"{self.name}: a message before the session began")
-            bank = Bank(
-                self.name,
-                self._store,
-                self._pool,
-                records=bank_records(self._accounts, schema),
-                identity=self._identity,
-                signing_keys=self._signing_keys,
-                honest_banks=self._honest_banks,
-                layers_per_day=self._layers_per_day,
-            )
-            self._party = (schema, bank)
-        return self._party[1]
 
-    def _schema(self, message: Message) -> AtomSchema:
-        """Atoms are public: they come with the proposal of a run."""
-        if isinstance(message, RunProposal):
-            return RunParameters.from_json(message.parameters).atoms
-        with self._store.transaction() as tx:
-            return RunRecords(tx, message.address.run_id).parameters().atoms
+class _BankWithAccounts(Bank):
+    """Describes its accounts by the atoms of the run to which a message belongs.
+
+    Atoms are public: they come with the proposal of a run.
+    """
+
+    _accounts: pl.DataFrame | None = None
+    _schema: AtomSchema | None = None
+
+    def bring(self, accounts: pl.DataFrame) -> None:
+        """The accounts as they are now."""
+        self._accounts, self._schema = accounts, None
+
+    def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
+        if self._accounts is None:
+            raise OrderError(f"{self.name}: a message before the session began")
+        schema = (
+            RunParameters.from_json(message.parameters)
+            if isinstance(message, RunProposal)
+            else RunRecords(tx, message.address.run_id).parameters()
+        ).atoms
+        if schema != self._schema:
+            self.replace_records(bank_records(self._accounts, schema))
+            self._schema = schema
+        return super()._answer(message, tx)
 
 
 def _only_the_network_leads(job: Job, name: str) -> ParameterError:

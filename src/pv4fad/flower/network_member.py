@@ -34,7 +34,7 @@ from pv4fad.parties.in_process import Observer
 from pv4fad.parties.party import BANK, PAYMENT_NETWORK
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.payments.loading import load_transactions
-from pv4fad.protocol.wire import decode
+from pv4fad.protocol.wire import read_header
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import PREPARE, PhaseCost, Progress
@@ -97,7 +97,7 @@ class NetworkMember:
         """Files are read when a job begins."""
 
     def handle(self, data: bytes) -> list[bytes]:
-        if decode(data).address.run_id in self._notes().abandoned:
+        if read_header(data).address.run_id in self._notes().abandoned:
             return []  # its sender cannot know
         return self._network.handle(data)
 

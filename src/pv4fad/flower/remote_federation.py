@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pv4fad.flower.station import Post
 from pv4fad.lead.federation import LedFederation
 from pv4fad.parties.in_process import Observer
-from pv4fad.protocol.wire import decode
+from pv4fad.protocol.wire import read_header
 
 
 @dataclass(frozen=True)
@@ -46,4 +46,4 @@ class RemoteFederation(LedFederation):
 def _observe(messages: Iterable[bytes], observer: Observer | None) -> None:
     if observer is not None:
         for data in messages:
-            observer(decode(data), len(data))
+            observer(read_header(data), len(data))

@@ -21,7 +21,7 @@ from typing import Protocol
 from pv4fad.errors import ProtocolError, Pv4fadError, UserError, WireError
 from pv4fad.flower.envelope import Assembly, Correspondence, Fragment
 from pv4fad.flower.exchange import EXCHANGE_BYTES, Job, Reply, Request, State
-from pv4fad.protocol.wire import decode, message_id
+from pv4fad.protocol.wire import message_id, read_header
 from pv4fad.randomness import secret_bytes
 
 HOLD_S = 20.0
@@ -238,7 +238,7 @@ class _StationPost:
 
     def send(self, messages: Iterable[bytes]) -> None:
         for message in messages:
-            receiver = decode(message).address.receiver
+            receiver = read_header(message).address.receiver
             fragments = self._correspondence.seal(receiver, message)
             with self._changed:
                 self._require_current()
@@ -248,12 +248,12 @@ class _StationPost:
     def receive(self) -> bytes:
         while True:
             sender, data = self._next()
-            message = decode(data)
-            if message.address.sender != sender:
-                raise ProtocolError(f"{sender} sent {message_id(message)}: not its own name")
+            header = read_header(data)
+            if header.address.sender != sender:
+                raise ProtocolError(f"{sender} sent {message_id(header)}: not its own name")
             # After a crash a message can be waiting at its sender and at whoever answered it.
-            if message_id(message) not in self._delivered:
-                self._delivered.add(message_id(message))
+            if message_id(header) not in self._delivered:
+                self._delivered.add(message_id(header))
                 return data
 
     def tell(self, progress: str) -> None:

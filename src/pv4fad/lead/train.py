@@ -33,7 +33,7 @@ from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.site import Site, load_banks, members
 from pv4fad.parties.in_process import Observer
 from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import PREPARE, Meter, PhaseCost, Progress, Report
@@ -120,7 +120,7 @@ def carry_through(
     """From the first message, or the first one sent again, to the model."""
     meter = Meter(document.parameters, report, phases=document.phases, traffic=document.traffic)
 
-    def observe(message: Message, size_bytes: int) -> None:
+    def observe(message: Header, size_bytes: int) -> None:
         meter(message, size_bytes)
         folder.write(_with_costs(document, meter))
 

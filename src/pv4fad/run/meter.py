@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.messages import BlindedIndicators, MaskedProducts, Receipt, Roster
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header, kind_in_id
 from pv4fad.validated import ValidatedModel
 
 PREPARE = "prepare"
@@ -91,7 +91,7 @@ class TrafficCount:
             self._messages[one.kind, one.sender, one.receiver] = one.messages
             self._bytes[one.kind, one.sender, one.receiver] = one.bytes
 
-    def add(self, message: Message, size_bytes: int) -> None:
+    def add(self, message: Header, size_bytes: int) -> None:
         address = message.address
         direction = (message.kind, role(address.sender), role(address.receiver))
         self._messages[direction] += 1
@@ -126,7 +126,7 @@ class Meter:
         self._working_on: str | None = "propose"
         self._since = time.monotonic()
 
-    def __call__(self, message: Message, size_bytes: int) -> None:
+    def __call__(self, message: Header, size_bytes: int) -> None:
         """A message is about to be handed over."""
         self._traffic.add(message, size_bytes)
         self._add(_phase_of(message), messages=1, size_bytes=size_bytes)
@@ -163,19 +163,18 @@ class Meter:
         self._costs[phase] = cost
         self._report(Progress(cost, self._totals[phase], self._working_on == phase))
 
-    def _phase_of_work(self, message: Message) -> str:
+    def _phase_of_work(self, message: Header) -> str:
         """Of what the receiver will do next."""
         bank, here = message.address.sender, (message.address.table_id, message.address.index)
-        match message:
-            case BlindedIndicators():
-                plan, chunk = self._parameters.match_steps(bank)[-1]
-                return "count" if here == (plan.table_id, chunk) else "match"
-            case Receipt(of=of) if _kind(of) == Roster.kind:
-                return "match"
-            case Receipt(of=of) if _kind(of) == MaskedProducts.kind:
-                # After its last products, it is the next bank's turn.
-                plan, chunk = self._parameters.count_steps(bank)[-1]
-                return "match" if here == (plan.table_id, chunk) else "count"
+        if message.kind == BlindedIndicators.kind:
+            plan, chunk = self._parameters.match_steps(bank)[-1]
+            return "count" if here == (plan.table_id, chunk) else "match"
+        if message.kind == Receipt.kind and answered_kind(message) == Roster.kind:
+            return "match"
+        if message.kind == Receipt.kind and answered_kind(message) == MaskedProducts.kind:
+            # After its last products, it is the next bank's turn.
+            plan, chunk = self._parameters.count_steps(bank)[-1]
+            return "match" if here == (plan.table_id, chunk) else "count"
         return _phase_of(message)
 
 
@@ -201,10 +200,10 @@ def role(party: str) -> str:
     return party if party in (PAYMENT_NETWORK, AGGREGATOR) else "bank"
 
 
-def _phase_of(message: Message) -> str:
-    kind = _kind(message.of) if isinstance(message, Receipt) else message.kind
-    return _PHASE_OF_KIND[kind]
+def answered_kind(message: Header) -> str:
+    """The kind of a message; of a receipt, the kind of the message that it acknowledges."""
+    return kind_in_id(str(message.scalars["of"])) if message.kind == Receipt.kind else message.kind
 
 
-def _kind(message_id: str) -> str:
-    return message_id.split("/")[3]
+def _phase_of(message: Header) -> str:
+    return _PHASE_OF_KIND[answered_kind(message)]

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import time
 
-from pv4fad.protocol.messages import Receipt
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.wire import Message
-from pv4fad.run.meter import PREPARE, PhaseCost, Progress, Report, Traffic, TrafficCount
+from pv4fad.protocol.wire import Header
+from pv4fad.run.meter import (
+    PREPARE,
+    PhaseCost,
+    Progress,
+    Report,
+    Traffic,
+    TrafficCount,
+    answered_kind,
+)
 
 MATCH, SCORE = "match", "score"
 SCORING_PHASES = (PREPARE, MATCH, SCORE)
@@ -41,10 +48,9 @@ class ScoringMeter:
         self._totals[phase] = self._costs[phase].messages + messages
         self._switch_to(phase)
 
-    def __call__(self, message: Message, size_bytes: int) -> None:
+    def __call__(self, message: Header, size_bytes: int) -> None:
         """A message is about to be handed over."""
-        kind = message.of.split("/")[3] if isinstance(message, Receipt) else message.kind
-        phase = MATCH if kind in _KINDS_OF_MATCH else SCORE
+        phase = MATCH if answered_kind(message) in _KINDS_OF_MATCH else SCORE
         self._switch_to(phase)
         self._traffic.add(message, size_bytes)
         self._add(phase, messages=1, size_bytes=size_bytes)

@@ -12,7 +12,7 @@ The paper's model has, after the noisy sums,
     labels    A → S    one share of the labels      A → B  the other (sealed), or to S (released)
 
 Each party acts on its own when a message arrives (`parties`); a federation only carries the
-messages: `Federation` with all parties in one process, `pv4fad.flower` over a network.
+messages: `Federation` with all parties in one process, `pv4fad.deployment` over a network.
 """
 
 from __future__ import annotations

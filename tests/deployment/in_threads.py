@@ -85,7 +85,7 @@ class ThreadFederation:
     cards: dict[str, PartyCard] = field(default_factory=dict)
     stations: dict[str, Station] = field(default_factory=dict)
     learned: list[ScoringRecord] = field(default_factory=list)
-    """What the payment network's owner was told after each scoring."""
+    """What each scoring revealed to the payment network."""
 
     def __post_init__(self) -> None:
         roles = {PAYMENT_NETWORK: PAYMENT_NETWORK, AGGREGATOR: AGGREGATOR}

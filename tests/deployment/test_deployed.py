@@ -27,7 +27,7 @@ def test_all_parties_are_reached_over_tls_and_no_process_is_left(tmp_path):
     finally:
         deployment.close()
     assert status.state == "finished"
-    assert {one.exchanges for one in status.parties.values()} == {1}
+    assert {party.exchanges for party in status.parties.values()} == {1}
     assert not left_behind(tmp_path)
 
 
@@ -66,7 +66,7 @@ def test_killed_bank_and_killed_hub_change_nothing(tmp_path):
         deployment.close()
     result = deployment.verified()
     assert result.all_equal
-    assert {one.what for one in result.exact} >= {"counts", "bits", "alerts", "scores"}
+    assert {found.what for found in result.exact} >= {"counts", "bits", "alerts", "scores"}
     output = deployment.log(PAYMENT_NETWORK).read_text()
     assert re.search(r"[1-9]\d* alerts, [1-9]\d* of them through a bank's answer", output)
     for bank in BANKS:

@@ -134,7 +134,7 @@ def test_votes_of_the_papers_model_equal_those_of_a_trusted_third_party(paper):
     federation, *_ = paper
     result = verified(federation, 1)
     assert result.all_equal
-    assert {one.what for one in result.exact} >= {"counts", "scores", "OrderingVotes"}
+    assert {found.what for found in result.exact} >= {"counts", "scores", "OrderingVotes"}
     (record,) = federation.learned
     assert record.learned is None
     assert VOTES_TELL in learned_lines(record)
@@ -149,8 +149,8 @@ def test_a_message_is_decoded_once_on_its_way_through_stations_and_relay(paper):
 def test_counts_bits_and_alerts_equal_those_of_a_trusted_third_party(troubled):
     result = verified(troubled[0], 1)
     assert result.all_equal
-    assert {one.what for one in result.exact} >= {"counts", "bits", "alerts", "scores"}
-    assert all(one.total > 0 for one in result.exact)
+    assert {found.what for found in result.exact} >= {"counts", "bits", "alerts", "scores"}
+    assert all(found.total > 0 for found in result.exact)
 
 
 def test_every_bank_has_spent_once(troubled):
@@ -165,7 +165,7 @@ def test_the_status_tells_of_losses_and_restarts(troubled):
     # One that falls between two sessions is not noticed, and need not be.
     assert sum(hops.restarts for hops in trained.parties.values()) >= 1
     assert sum(hops.failures for hops in trained.parties.values()) >= 2
-    ways = {(one.sender, one.receiver) for one in trained.sent}
+    ways = {(sent.sender, sent.receiver) for sent in trained.sent}
     assert ("bank01", AGGREGATOR) in ways
     assert ("bank01", "bank02") not in ways
 
@@ -176,7 +176,7 @@ ROLES = {PAYMENT_NETWORK: "S", AGGREGATOR: "A"}
 def test_the_relay_sees_sizes_and_opens_only_what_is_for_the_aggregator(troubled):
     federation, seals = troubled[0], troubled[3]
     aggregator = Correspondence(read_identity(federation.stores[AGGREGATOR]), federation.cards)
-    between_others = [one for one in seals.seen if AGGREGATOR not in (one.sender, one.receiver)]
+    between_others = [part for part in seals.seen if AGGREGATOR not in (part.sender, part.receiver)]
     assert len(between_others) > 20
     for fragment in between_others:
         with pytest.raises(ProtocolError, match="was not sealed by it for aggregator"):
@@ -216,7 +216,7 @@ def test_the_table_of_what_the_relay_sees_is_right(troubled, paper):
     assert {kind for kind, _ in listed} == kinds
 
 
-def test_predictions_hold_alerts_and_their_owner_is_told_what_was_learnt(troubled):
+def test_predictions_hold_alerts_and_the_payment_network_sees_what_was_learnt(troubled):
     federation = troubled[0]
     (file,) = (federation.root / "predictions").glob("*.csv")
     table = pl.read_csv(file)
@@ -245,7 +245,7 @@ def test_a_bank_that_cannot_go_on_stops_the_run_and_keeps_its_reasons(tmp_path, 
     assert "bank_dataset.csv" in caplog.text
     status = json.loads((tmp_path / "status.json").read_text())
     assert status["state"] == "failed"
-    # The training can be given up: what it left behind is neither sent nor answered again.
+    # The training can be abandoned: its messages are neither sent nor answered again.
     with pytest.raises(ProtocolError, match=r"payment-network: cannot continue \(StoreError\)"):
         federation.run("train", 2)
     network = federation.stores[PAYMENT_NETWORK]
@@ -273,8 +273,8 @@ def test_a_bank_refuses_to_rely_on_more_banks_than_it_wants_to(tmp_path, caplog)
     federation.close()
 
 
-def test_what_was_answered_before_a_scoring_was_given_up_is_not_asked_again(tmp_path):
-    """Given up in the middle of a round, when three tables of four have been answered."""
+def test_what_was_answered_before_a_scoring_was_abandoned_is_not_asked_again(tmp_path):
+    """Abandoned in the middle of a round, when three tables of four have been answered."""
     federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS), BANKS)
     federation.run("train")
     (run,) = (federation.root / "runs").iterdir()
@@ -314,7 +314,7 @@ def test_what_was_answered_before_a_scoring_was_given_up_is_not_asked_again(tmp_
     federation.close()
 
 
-def test_changed_records_stop_a_scoring_until_all_accounts_are_matched_anew(tmp_path):
+def test_changed_records_stop_a_scoring_until_all_accounts_are_matched_again(tmp_path):
     federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS[:1]), BANKS[:1])
     federation.run("train")
     file = federation.account_file("bank01")
@@ -334,7 +334,7 @@ def test_changed_records_stop_a_scoring_until_all_accounts_are_matched_anew(tmp_
         sealed = record_seals(patch)
 
         def stop(_federation, _party, request):
-            kinds = {sealed.messages[one.envelope][0] for one in request.fragments}
+            kinds = {sealed.messages[part.envelope][0] for part in request.fragments}
             if "tables-in-force" in kinds:
                 raise KeyboardInterrupt
             return True

@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out, print_json
+from pv4fad.cli.party import PROGRAMS
 from pv4fad.deployment.exchange import Job
-from pv4fad.deployment.flower.programs import FlowerPrograms
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.deployment.status import (
     Hops,
@@ -96,7 +96,7 @@ def _carry_through(folder: Path, job: Job) -> None:
             what = _RUNNING if alive else _STOPPED
             raise StoreError(f"job {before.number} ({before.job}): {what}")
     number = 1 if before is None else before.number + 1
-    FlowerPrograms().start_job(own, job, number)
+    PROGRAMS.start_job(own, job, number)
     err.print(f"job {number} ({job}) has been submitted", markup=False)
     done = _follow(own.path, number)
     _print(done)

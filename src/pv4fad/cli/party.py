@@ -14,6 +14,7 @@ from pv4fad.cli.console import err, fail, out
 from pv4fad.cli.federation_key import given_passphrase, new_passphrase
 from pv4fad.cli.learned import learned_lines
 from pv4fad.deployment.card import ROLES, PartyCard, Role, federation_id
+from pv4fad.deployment.carrier import Programs
 from pv4fad.deployment.certificates import read_certificate
 from pv4fad.deployment.checking import check_party, noise_text
 from pv4fad.deployment.flower.programs import FlowerPrograms
@@ -26,6 +27,8 @@ from pv4fad.files import whole_file
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.store.sealing import Passphrase
+
+PROGRAMS: Programs = FlowerPrograms()  # the carrier of deployed federations
 
 app = typer.Typer(help="One organisation's part in a deployed federation.", no_args_is_help=True)
 
@@ -145,7 +148,7 @@ def join(
 def check(folder: Folder, key_file: KeyFile = None) -> None:
     """Check data, keys, certificates, versions and free disk. Exit code 1 if a check fails."""
     own = PartyFolder(folder)
-    findings = check_party(own, _passphrase(own, key_file), FlowerPrograms())
+    findings = check_party(own, _passphrase(own, key_file), PROGRAMS)
     table = Table("checked", "")
     table.add_column("found", overflow="fold")  # paths are shown in full
     for finding in findings:
@@ -167,7 +170,7 @@ def run(folder: Folder, key_file: KeyFile = None) -> None:
     def print_ready() -> None:
         err.print(f"{name} is ready", markup=False)
 
-    run_party(own, passphrase, FlowerPrograms(), print_ready, _print_learned)
+    run_party(own, passphrase, PROGRAMS, print_ready, _print_learned)
 
 
 @app.command("abandon")

@@ -8,7 +8,7 @@
 A *station* is the process of one party: its store, its data, its workers.  The *relay* passes
 sealed messages between stations and can read none that is not for the aggregator.  What connects
 them is a *carrier* (`carrier`): programs at the aggregator (hub) and at the others (nodes) that
-hold nothing and carry bytes.  `pv4fad.deployment.flower` is the one that there is.
+hold nothing and carry bytes.  `pv4fad.deployment.flower` is the only one so far.
 
     card, certificates, party_folder    a party's folder: keys, settings, cards of the others
     new_party, checking                 `pv4fad party init` and `check`

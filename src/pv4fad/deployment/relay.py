@@ -136,7 +136,7 @@ class Relay:
         if not all(line.is_quiet for line in self._lines.values()):
             return False
         network = self._lines[PAYMENT_NETWORK]
-        if not all(line.contacted for line in self._lines.values() if self._asks_everybody):
+        if not all(line.contacted for line in self._lines.values() if self._asks_all_parties):
             return False
         if not network.contacted:
             return False
@@ -145,7 +145,7 @@ class Relay:
         return True
 
     @property
-    def _asks_everybody(self) -> bool:
+    def _asks_all_parties(self) -> bool:
         """Otherwise a party is asked only when there is a message for it."""
         return self._resume or self._job == "check"
 
@@ -155,7 +155,7 @@ class Relay:
         now = time.monotonic()
         if line.under_way or now < line.ask_again_at:
             return False
-        if not line.contacted and (self._asks_everybody or party == PAYMENT_NETWORK):
+        if not line.contacted and (self._asks_all_parties or party == PAYMENT_NETWORK):
             return True
         if line.state == "busy" or line.waiting:
             return True

@@ -245,7 +245,7 @@ class _StationPost:
             header = read_header(data)
             if header.address.sender != sender:
                 raise ProtocolError(f"{sender} sent {message_id(header)}: not its own name")
-            # After a crash a message can be waiting at its sender and at whoever answered it.
+            # After a crash, its sender and the party that answered it may both send it again.
             if message_id(header) not in self._delivered:
                 self._delivered.add(message_id(header))
                 return data

@@ -30,7 +30,7 @@ class InProcessTransport:
     def __init__(self, parties: Mapping[str, Endpoint], observer: Observer | None = None) -> None:
         self._parties = dict(parties)
         self._observer = observer
-        # After a crash a message can be waiting at its sender and at whoever answered it.
+        # After a crash, its sender and the party that answered it may both send it again.
         self._delivered: set[str] = set()
 
     def deliver(self, sender: str, messages: Iterable[bytes]) -> None:

@@ -18,7 +18,7 @@ from pv4fad.cli import (
     demo,
     evaluate,
     example,
-    federation_commands,
+    federation,
     federation_demo,
     generate,
     keys,
@@ -47,7 +47,7 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(match.app, name="match")
 app.add_typer(keys.app, name="keys")
 app.add_typer(party.app, name="party")
-app.add_typer(federation_commands.app, name="federation")
+app.add_typer(federation.app, name="federation")
 app.command()(demo.demo)
 app.command()(federation_demo.demo_federated)
 app.command()(example.example)

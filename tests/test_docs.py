@@ -77,6 +77,14 @@ def test_links_lead_somewhere(page):
         assert not fragment or fragment in anchors(aim), f"{target} in {page.name}"
 
 
+def test_pages_that_the_code_names_exist():
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]
+    named = {page for file in files for page in re.findall(r"docs/[\w/-]+\.md", file.read_text())}
+    assert len(named) > 5
+    for page in named:
+        assert (ROOT / page).is_file(), page
+
+
 def test_every_page_is_in_the_index():
     index = ROOT / "docs" / "README.md"
     decisions = ROOT / "docs" / "understand" / "decisions" / "README.md"

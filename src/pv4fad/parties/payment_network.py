@@ -59,7 +59,7 @@ from pv4fad.protocol.count.state import ReleasedCounts
 from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable, TablesInForce
 from pv4fad.protocol.match.network import EncryptedPlanes, keep_shares, put_in_force
 from pv4fad.protocol.match.state import MatchesInForce, MatchKind
-from pv4fad.protocol.order import chains_of
+from pv4fad.protocol.order import chain_of
 from pv4fad.protocol.parameters import RunParameters, table_epoch
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
@@ -326,7 +326,7 @@ class PaymentNetwork(Party):
         chains = self._chains(parameters)
         after, banks = self._take_step(message, run, chains, answered)
         acknowledge_previous(run, message)
-        if parameters.purpose == "matching" and chains.n_left(after) == 0:
+        if parameters.purpose == "matching" and not banks and chains.n_left(after) == 0:
             return self._put_in_force(message.address, run)
         run.put(NetworkStage(Running(after)))
         return self._next_steps(parameters, after, banks, run)
@@ -388,7 +388,7 @@ class PaymentNetwork(Party):
             acknowledge_previous(batch, message)
             after, banks = self._take_step(message, batch, chains, stage.answered)
             sums_left = stage.sums_left
-        if chains.n_left(after) == 0 and sums_left == 0:
+        if sums_left == 0 and not banks and chains.n_left(after) == 0:
             batch.put(NetworkStage(Scored()))
             forget_messages(batch.run_id, batch.epoch, batch.tx)
             return []
@@ -398,7 +398,7 @@ class PaymentNetwork(Party):
     # Chains.
 
     def _chains(self, scope: RunParameters | Batch) -> Chains:
-        return Chains(chains_of(scope), self._banks_at_once)
+        return Chains(list(scope.banks), partial(chain_of, scope), self._banks_at_once)
 
     def _take_step(
         self, message: Message, run: Records, chains: Chains, answered: Mapping[str, int]
@@ -417,8 +417,7 @@ class PaymentNetwork(Party):
         run: Records,
     ) -> list[Message]:
         """What these banks are asked next."""
-        chains = chains_of(scope)
-        steps = [(bank, chains[bank][answered[bank]]) for bank in banks]
+        steps = [(bank, chain_of(scope, bank)[answered[bank]]) for bank in banks]
         return [
             self._make[step.kind](
                 Address(self.name, bank, run.run_id, step.table_id, run.epoch, step.index), run

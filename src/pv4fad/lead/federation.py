@@ -2,7 +2,7 @@
 
 The order of the protocol is `protocol.order`.  Each party acts on its own when a message arrives
 (`parties`); a federation only carries the messages: `Federation` with all parties in one process,
-`pv4fad.flower` over a network.
+`pv4fad.deployment` over a network.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from pv4fad.protocol.score.messages import (
     SetSharesOpened,
 )
 from pv4fad.protocol.score.plan import Batch, Place
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header, Message, kind_in_id
 
 
 class Scope(Protocol):
@@ -163,15 +163,15 @@ def messages_of(scope: RunParameters | Batch) -> dict[str, int]:
     return dict(n_messages)
 
 
-def phase_of(message: Message) -> str:
+def phase_of(message: Header) -> str:
     """The phase that a message belongs to; a receipt to that of what it is a receipt of."""
-    kind = message.of.split("/")[3] if isinstance(message, Receipt) else message.kind
-    return phase_of_kind(kind, message.address.epoch)
+    phases = _PHASE_AFTER_TRAINING if message.address.epoch else _PHASE_IN_TRAINING
+    return phases[answered_kind(message)]
 
 
-def phase_of_kind(kind: str, epoch: int) -> str:
-    """The phase that a kind of message belongs to, in training (epoch 0) or after it."""
-    return (_PHASE_AFTER_TRAINING if epoch else _PHASE_IN_TRAINING)[kind]
+def answered_kind(message: Header) -> str:
+    """The kind of a message; of a receipt, the kind of the message that it acknowledges."""
+    return kind_in_id(str(message.scalars["of"])) if message.kind == Receipt.kind else message.kind
 
 
 def _phases(*rows: Row[Any]) -> dict[str, str]:

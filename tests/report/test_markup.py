@@ -1,29 +1,10 @@
 """Nothing that comes from data becomes markup."""
 
-from html.parser import HTMLParser
-
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.report_page import Seen
 
 from pv4fad.report.markup import join, tag, text
-
-
-class Seen(HTMLParser):
-    """Elements, attributes and text as a reader of HTML takes them."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, list[tuple[str, str | None]]]] = []
-        self.words = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, attrs))
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
-
 
 readable = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), max_size=30) | st.sampled_from(
     ["</td><script>alert(1)</script>", '" onload="alert(1)', "&lt;", "<!--", "' x='", "]]>"]

@@ -18,7 +18,7 @@ from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_pr
 from pv4fad.files import require_new_file, write_whole
 from pv4fad.payments.splits import scoring_splits
 from pv4fad.report.charts import precision_recall
-from pv4fad.report.style import drawing_style
+from pv4fad.report.render import render_drawing
 from pv4fad.report.words import estimate_text, found_text
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
@@ -85,8 +85,7 @@ def command(
     scored.require_labels(splits[1])  # before a model is fitted
     result = evaluate(scored, splits[1], joined_scores(*splits) if joined else None)
     if plot is not None:
-        drawing = precision_recall(result.detectors).svg(stand_alone_style=drawing_style())
-        write_whole(plot, drawing + "\n")
+        write_whole(plot, render_drawing(precision_recall(result.detectors)))
     if as_json:
         print_json(_summary(document, result))
         return

@@ -7,7 +7,7 @@ all anomalies and its own sample of normal rows, because 0.1 % of anomalies woul
     score(x) = log-odds of p(x) + log(normal rows in a sample / normal rows)
 
 The last term turns the odds in a sample into those among all rows.  The fitted model is arrays
-(`tree_ensemble`, `model_file`); scikit-learn is needed for fitting only.
+(`tree_ensemble`), stored as a `StoredModel`; scikit-learn is needed for fitting only.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.model_selection import GroupKFold
 
-from pv4fad.detection.model_file import read_model, write_model
 from pv4fad.detection.tree_ensemble import MAX_DEPTH, TreeEnsemble, breadth_first
 from pv4fad.errors import DataError, ParameterError
+from pv4fad.store.records import Record, from_bytes, to_bytes
 
 Features = NDArray[np.float32]
 Labels = NDArray[np.int8]
@@ -45,8 +45,21 @@ FORESTS: tuple[Callable[[int], Any], ...] = (  # by random state
 
 
 @dataclass(frozen=True)
+class StoredModel(Record):
+    """A local model as it is stored; the arrays are those of its `TreeEnsemble`."""
+
+    names: tuple[str, ...]
+    base: float
+    n_nodes: NDArray[np.int32] = field(repr=False)
+    feature: NDArray[np.int16] = field(repr=False)
+    threshold: NDArray[np.float32] = field(repr=False)
+    missing_right: NDArray[np.bool_] = field(repr=False)
+    value: NDArray[np.float64] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class LocalModel:
-    """A fitted model, or one from a file."""
+    """A fitted model, or one from a store."""
 
     names: tuple[str, ...]
     base: float  # log-odds that are added; all there is if there are no trees
@@ -95,13 +108,33 @@ class LocalModel:
         return (np.log(odds) + self.base).astype(np.float32)
 
     def to_bytes(self) -> bytes:
-        """The model as a file without code; equal models give equal bytes."""
-        return write_model(self.names, self.base, self.trees)
+        """The model as a record without code; equal models give equal bytes."""
+        trees = self.trees
+        return to_bytes(
+            StoredModel(
+                self.names,
+                self.base,
+                trees.n_nodes,
+                trees.feature,
+                trees.threshold,
+                trees.missing_right,
+                trees.value,
+            )
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LocalModel:
-        """The model of a file; DataError if that is damaged, of another version, or no model."""
-        return cls(*read_model(data))
+        """The model again; StoreError if it is damaged, DataError if its arrays are no trees."""
+        stored = from_bytes(StoredModel, data)
+        trees = TreeEnsemble(
+            len(stored.names),
+            stored.n_nodes,
+            stored.feature,
+            stored.threshold,
+            stored.missing_right,
+            stored.value,
+        )
+        return cls(stored.names, stored.base, trees)
 
     @classmethod
     def _fit_rows(

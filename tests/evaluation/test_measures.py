@@ -10,6 +10,7 @@ from sklearn.metrics import average_precision_score
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.evaluation.measures import (
+    Ranking,
     at_budget,
     average_precision,
     average_precision_interval,
@@ -17,7 +18,6 @@ from pv4fad.evaluation.measures import (
     precision_recall_curve,
     recall_interval,
 )
-from pv4fad.evaluation.ranking import Ranking
 
 
 def labelled(max_size: int):

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pv4fad.errors import ParameterError, PlacementError
-from pv4fad.hashing.cuckoo import place
 from pv4fad.hashing.keyed import AccountHashes, hash_accounts, new_hash_key, tree_of
+from pv4fad.hashing.placement import place
 from pv4fad.hashing.table_size import TableLayout
 
 

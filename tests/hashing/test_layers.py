@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pv4fad.hashing.cuckoo import place
 from pv4fad.hashing.keyed import AccountHashes, hash_accounts, new_hash_key, tree_of
-from pv4fad.hashing.layers import BankLayers
+from pv4fad.hashing.placement import BankLayers, place
 from pv4fad.hashing.table_size import TableLayout
 
 

@@ -13,7 +13,7 @@ from pv4fad.forest.paper import MESSAGE_FEATURES
 from pv4fad.lead.federation import run_parameters
 from pv4fad.lead.prepare import bank_directory, prepare_payment_network
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.payments.splits import training_split
+from pv4fad.payments.challenge import training_split
 from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RUN_FILE, RunFolder

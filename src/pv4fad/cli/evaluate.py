@@ -16,7 +16,7 @@ from pv4fad.evaluation.evaluate import ALONE, JOINED, Detector, Evaluation, eval
 from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_predictions
 from pv4fad.files import require_new_file, write_whole
-from pv4fad.payments.splits import scoring_splits
+from pv4fad.payments.challenge import scoring_splits
 from pv4fad.report.charts import precision_recall
 from pv4fad.report.render import render_drawing
 from pv4fad.report.words import estimate_text, found_text

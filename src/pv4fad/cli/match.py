@@ -14,7 +14,7 @@ from pv4fad.cli.phases import cost_table, phase_display
 from pv4fad.errors import WorkerError
 from pv4fad.lead.refresh import match_anew
 from pv4fad.lead.site import Site
-from pv4fad.payments.splits import account_split
+from pv4fad.payments.challenge import account_split
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.scoring_meter import MATCHING_PHASES
 

@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from pv4fad.flower.party_folder import PartySettings
-from pv4fad.forest.config import ForestConfig
+from pv4fad.forest.config import ConditionConfig, ForestConfig, RandomShape
 from pv4fad.forest.pairs import CountConfig
 from pv4fad.forest.records import SlotPredicate
-from pv4fad.forest.shapes import ConditionConfig, RandomShape
 from pv4fad.lead.settings import TrainingOptions
 from pv4fad.validated import ValidatedModel
 

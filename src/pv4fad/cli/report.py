@@ -15,7 +15,7 @@ from pv4fad.cli.federation_key import federation_passphrase
 from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.files import require_new_file
-from pv4fad.payments.splits import scoring_splits
+from pv4fad.payments.challenge import scoring_splits
 from pv4fad.report.content import gather
 from pv4fad.report.page import write_page
 from pv4fad.run.folder import RunFolder

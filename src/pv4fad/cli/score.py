@@ -18,7 +18,7 @@ from pv4fad.lead.score import How, Scored, score
 from pv4fad.lead.site import Site
 from pv4fad.lead.trained_run import Batching
 from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
-from pv4fad.payments.splits import scoring_splits
+from pv4fad.payments.challenge import scoring_splits
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.scoring_meter import SCORING_PHASES
 from pv4fad.run.scoring_record import read_record

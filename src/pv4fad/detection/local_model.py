@@ -8,6 +8,10 @@ all anomalies and its own sample of normal rows, because 0.1 % of anomalies woul
 
 The last term turns the odds in a sample into those among all rows.  The fitted model is arrays
 (`tree_ensemble`), stored as a `StoredModel`; scikit-learn is needed for fitting only.
+
+Its reasons are in terms of the payment network's own features (`local_reasons`).  A feature is a
+reason as far as the score would fall if it had its usual value, the median of training, and all
+others stayed as they are.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ Labels = NDArray[np.int8]
 COPIES = 4
 NORMAL_PER_ANOMALY = 30
 LEAST_NORMAL = 5_000  # in a sample: what is normal takes some rows to show, however few anomalies
+_LEAST_FALL = 0.1  # of the log-odds, to be a reason
 _TREES: dict[str, Any] = {
     "n_estimators": 25,
     "min_samples_leaf": 2,
@@ -199,3 +204,35 @@ def _check(
         raise DataError("a feature is infinite; give NaN where a value is missing")
     if folds < 2:
         raise ParameterError(f"folds {folds}: give at least 2")
+
+
+def usual_values(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The median of each feature; 0 where it is never known."""
+    known = np.where(np.isfinite(features).any(axis=0), features, np.float32(0))
+    return np.asarray(np.nanmedian(known, axis=0), np.float32)
+
+
+def local_reasons(
+    model: LocalModel,
+    features: NDArray[np.float32],
+    usual: NDArray[np.float32],
+    most: int = 3,
+) -> list[list[str]]:
+    """For each payment up to `most` features with their values, the strongest reason first."""
+    if not len(features):
+        return []
+    score = model.score(features)
+    fall = np.empty(features.shape, np.float32)
+    for column, value in enumerate(usual):
+        changed = features.copy()
+        changed[:, column] = value
+        fall[:, column] = score - model.score(changed)
+    strongest = np.argsort(-fall, axis=1, kind="stable")[:, :most]
+    return [
+        [
+            f"{model.names[column]} {row[column]:.4g} (usually {usual[column]:.4g})"
+            for column in order
+            if falls[column] >= _LEAST_FALL
+        ]
+        for row, falls, order in zip(features, fall, strongest, strict=True)
+    ]

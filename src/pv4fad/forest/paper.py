@@ -17,9 +17,8 @@ says what this reaches.
 
 from __future__ import annotations
 
-from pv4fad.forest.config import ForestConfig
+from pv4fad.forest.config import BOTH_SIDES_NORMAL, ConditionConfig, ForestConfig, RandomShape
 from pv4fad.forest.pairs import CountConfig, undersampling_rates
-from pv4fad.forest.shapes import BOTH_SIDES_NORMAL, ConditionConfig, RandomShape
 
 TREES = 12
 HEIGHT = 6

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.detection.reasons import local_reasons
+from pv4fad.detection.local_model import local_reasons
 from pv4fad.errors import ParameterError
 from pv4fad.evidence.classes import ABSENT, Absent, provided_classes
 from pv4fad.evidence.model import EvidenceModel

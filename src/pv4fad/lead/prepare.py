@@ -13,17 +13,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.detection.local_model import LocalModel
+from pv4fad.detection.local_model import LocalModel, usual_values
 from pv4fad.detection.local_scale import honest_sample
-from pv4fad.detection.reasons import usual_values
 from pv4fad.errors import DataError
 from pv4fad.evidence.cells import N_CELLS, CountedAccounts, TrainingPayments
 from pv4fad.evidence.classes import counted_sets
 from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.forest.atoms import AtomSchema
-from pv4fad.forest.build import build_forest
-from pv4fad.forest.counts import GroupCounts, green_labels, group_counts
-from pv4fad.forest.pairs import KeptPairs, choose_pairs
+from pv4fad.forest.pairs import GroupCounts, KeptPairs, choose_pairs, green_labels, group_counts
+from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.records import SlotPredicate, record_atoms
 from pv4fad.forest.tree import Side
 from pv4fad.lead.bank_files import applied_slots

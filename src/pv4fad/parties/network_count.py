@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.forest.atoms import AtomSet
-from pv4fad.forest.counts import GroupCounts
+from pv4fad.forest.pairs import GroupCounts
 from pv4fad.forest.structure import PublicSizes
 from pv4fad.he.keys import PublicKey
 from pv4fad.parties.network_stages import Trained

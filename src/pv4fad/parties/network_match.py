@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pv4fad.hashing.cuckoo import place
 from pv4fad.hashing.keyed import hash_accounts
+from pv4fad.hashing.placement import place
 from pv4fad.he.keys import SecretKey
 from pv4fad.he.ring import Ring
 from pv4fad.parties.party import RunRecords, expect

@@ -8,7 +8,7 @@ from scipy.stats import dlaplace, poisson
 
 from pv4fad.errors import ParameterError
 from pv4fad.evidence.cells import N_CELLS, N_HIT_CELLS
-from pv4fad.evidence.log_odds import KindEvidence, _Posterior
+from pv4fad.evidence.log_odds import KindEvidence, _Posterior, _tells
 from pv4fad.evidence.noise import CountNoise, log_likelihood
 
 NONE = CountNoise(None)
@@ -64,27 +64,59 @@ def test_noise_without_a_rate_is_refused(rate, draws):
         CountNoise(rate, draws)
 
 
-def test_the_posterior_median_of_a_case_by_hand():
+def test_the_posterior_of_a_case_by_hand():
     """Three possible numbers of hits, 1, 2 and 4, and n0 = 1: θ is 0, log 2 or log 4; 0 is usual.
 
-    With widths 1, 1.5 and 2 of 4, and these likelihoods, the posterior has 0.4·P(1) for nothing to
-    say, and 0.6 times 1, 3 and 4 otherwise.
+    With widths 1, 1.5 and 2, and these likelihoods, the posterior has 1, 3 and 4 parts of 8 if
+    the kind tells.
     """
-    means = np.array([1.0, 2.0, 4.0])
-    width = np.array([1.0, 1.5, 2.0]) / 4
+    width = np.array([1.0, 1.5, 2.0]) / 4.5
+    likelihood = np.array([1.0, 3.0, 4.0]) / width
+    certain = np.log([1.0, 1e-300, 1e-300])
+    posterior = _Posterior(
+        np.array([1.0, 2.0, 4.0]),
+        np.log(likelihood),
+        certain,
+        per_hit=(1.0, 0.0),
+        normal_rows=np.ones(3),
+        usual=0.0,
+        n_hits=4,
+    )
+    assert posterior.log_tells == pytest.approx(np.log(8.0))
+    assert posterior.log_says_nothing == pytest.approx(np.log(likelihood[0]))
+    assert posterior.median(0.99) == pytest.approx(np.log(2.0))  # log 4 has 0.99 / 2 < 1/2
+    assert posterior.median(0.60) == pytest.approx(np.log(2.0))  # 0.6 · 7/8 > 1/2
+    assert posterior.median(0.55) == -np.inf  # 0.55 · 7/8 < 1/2
 
-    def median(of_one):
-        likelihood = np.array([of_one, 3.0, 4.0]) / width
-        certain = np.log([1.0, 1e-300, 1e-300])
-        posterior = _Posterior(
-            means, np.log(likelihood), certain, per_hit=(1.0, 0.0), normal_rows=np.ones(3)
-        )
-        return posterior.median(0.0, 4)
 
-    # At or below 0: 0.4 · 4 · of_one + 0.6 · of_one = 2.2 · of_one; above: 1.8, then 2.4.
-    assert median(0.1) == pytest.approx(np.log(4.0))  # 0.22 + 1.8 < 2.4
-    assert median(1.0) == pytest.approx(np.log(2.0))  # 2.2 < 4.2, but 2.2 + 1.8 > 2.4
-    assert median(2.0) == -np.inf  # 4.4 > 4.2
+def test_how_likely_kinds_tell_in_cases_by_hand():
+    """Beta(1, ½): one kind tells in 2 of 3 cases.  Of two kinds none tells in 3 of 15, the one,
+    the other in 2 each, both in 8."""
+    nothing = np.zeros(1)
+    assert _tells(np.log([1.0]), nothing) == pytest.approx([2 / 3])
+    assert _tells(np.log([5.0]), nothing) == pytest.approx([10 / 11])
+    one, other = 6.0, 0.5
+    total = 3 + 2 * one + 2 * other + 8 * one * other
+    expected = np.array([2 * one + 8 * one * other, 2 * other + 8 * one * other]) / total
+    assert _tells(np.log([one, other]), np.zeros(2)) == pytest.approx(expected)
+
+
+bayes_factors = st.lists(st.floats(-30.0, 30.0), min_size=1, max_size=3)
+
+
+@given(bayes_factors, st.integers(0, 2), st.floats(0.0, 20.0), st.floats(-700.0, 0.0))
+def test_what_speaks_for_one_kind_speaks_for_all_of_its_stratum(factors, which, more, common):
+    """And only the ratio of the likelihoods of a kind matters."""
+    before = _tells(np.array(factors), np.zeros(len(factors)))
+    raised = np.array(factors)
+    raised[which % len(factors)] += more
+    after = _tells(raised, np.zeros(len(factors)))
+    assert np.all((before >= 0) & (after >= before - 1e-9) & (after <= 1 + 1e-9))
+    assert _tells(raised + common, np.full(len(factors), common)) == pytest.approx(after, abs=1e-9)
+
+
+def test_a_kind_that_cannot_say_nothing_tells():
+    assert _tells(np.array([-5.0, 0.0]), np.array([-np.inf, 0.0]))[0] == pytest.approx(1.0)
 
 
 def rows_and_kept(n_hits=60, n_clean=20_000):
@@ -139,18 +171,42 @@ def test_the_share_is_that_of_rows():
     assert found == pytest.approx((40 * 1.5 + 300 * 0.5) / rows, rel=0.05)
 
 
+NOISE = CountNoise(0.5, 2.0)
+
+
+def of_three_kinds(in_hits):
+    """The log-odds of three kinds that no account without a hit is of."""
+    rows, kept, hit, _ = rows_and_kept()
+    counts = np.zeros((N_CELLS, 3), np.int64)
+    counts[hit] = in_hits
+    return KindEvidence.of(counts, kept, rows, NOISE).log_odds[1, 1, 0]
+
+
+def test_a_kind_that_tells_makes_the_others_of_its_stratum_likelier():
+    """A few hits are no evidence where the other kinds say nothing, and are where they tell."""
+    assert of_three_kinds((7, 0, 0))[0] == -np.inf
+    assert of_three_kinds((7, 30, 0))[0] > 0
+    assert of_three_kinds((7, 30, 20))[0] > 0
+    assert of_three_kinds((0, 30, 20))[0] == -np.inf  # but nothing stays nothing
+
+
+def test_kinds_have_their_own_log_odds():
+    found = of_three_kinds((10, 20, 40))
+    assert found[0] < found[1] < found[2]
+
+
 def test_pure_noise_is_hardly_ever_evidence_and_signal_mostly_is():
-    """Of 300 kinds each: at most 10 % of those without accounts, at least 90 % of those with 25
-    hits stand out.  At rates of 3 % and 99 %, false alarms are below 1e-8."""
-    noise = CountNoise(0.5, 2.0)
-    rows, kept, hit, clean = rows_and_kept()
+    """Of 100 strata with three kinds each: fewer than 20 have a kind that stands out if there are
+    no accounts, and of kinds with 25 hits 95 % stand out.  At rates of 6 % and 100 %, false
+    alarms are below 1e-4."""
+    rows, kept, hit, _ = rows_and_kept()
     rng = np.random.default_rng(3)
     alpha = np.exp(-0.5)
-    drawn = rng.negative_binomial(2, 1 - alpha, (2, N_CELLS, 300))
-    counts = (drawn[0] - drawn[1]).astype(np.int64)
-    nothing = KindEvidence.of(counts, kept, rows, noise).log_odds[1, 1, 0]
-    counts[hit] += 25
-    something = KindEvidence.of(counts, kept, rows, noise).log_odds[1, 1, 0]
-    assert np.isfinite(nothing).mean() < 0.1
-    assert np.isfinite(something).mean() > 0.9
-    assert clean > hit
+    drawn = rng.negative_binomial(2, 1 - alpha, (100, 2, N_CELLS, 3))
+    nothing, something = [], []
+    for one in (drawn[:, 0] - drawn[:, 1]).astype(np.int64):
+        nothing.append(KindEvidence.of(one, kept, rows, NOISE).log_odds[1, 1, 0])
+        one[hit] += 25
+        something.append(KindEvidence.of(one, kept, rows, NOISE).log_odds[1, 1, 0])
+    assert np.isfinite(nothing).any(axis=1).sum() < 20
+    assert np.isfinite(something).mean() > 0.95

@@ -9,22 +9,25 @@ expected in a cell and W rows of each label per account (`cells.rows_per_account
     θ  = log(n1/n0)                         the log-odds that are wanted
 
 A count is Poisson(μ) plus noise of known distribution (`noise`); μ_clean is flat in its logarithm,
-and `rest` is taken at its posterior mean.  Before the counts are seen, with probability 0.4
-the kind *says nothing*: θ is the overall log-odds of the stratum.  Otherwise the kind's share of
-the hits in the cell can be anything, uniform from 0 to 1.  The result is the posterior median of θ,
-and -∞ where that is not above the overall log-odds: noise alone is no evidence, and no kind of
-account is better than an ordinary one.
+and `rest` is taken at its posterior mean.  A kind either *says nothing*, and θ is the overall
+log-odds of the stratum, or it *tells*, and its share of the hits in the cell can be anything,
+uniform from 0 to 1.  Before the counts are seen, each kind of a stratum tells with probability p,
+and p, the same for all of them, is Beta(1, ½): 2/3 on average, often near 1.  So a kind that
+tells makes it likelier that the others of its stratum tell too, and kinds that say nothing make it
+less likely.  The result is the posterior median of θ, and -∞ where that is not above the overall
+log-odds: noise alone is no evidence, and no kind of account is better than an ordinary one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import betaln, logsumexp, softmax
 
 from pv4fad.evidence.cells import N_HIT_CELLS
 from pv4fad.evidence.noise import CountNoise, log_likelihood
@@ -33,7 +36,7 @@ from pv4fad.forest.tree import Side
 
 Floats = NDArray[np.float64]
 
-_SAYS_NOTHING = 0.4  # prior probability
+_PRIOR = 1.0, 0.5  # Beta, of the probability that a kind of the stratum tells
 _SMALLEST_MEAN = 0.05
 _SOME = 0.02  # rows: nothing is known so well that there is none
 _LEAST_PER_HIT = 0.5  # rows of label 1; a hit has one at least, if not of this cell
@@ -69,17 +72,28 @@ class KindEvidence:
             anomalous, normal = np.moveaxis(rows[:, side, first, stratum], -1, 0)[::-1]
             all_0, all_1 = total[side, first, stratum]
             usual = float(np.log((all_1 + 0.5) / (all_0 + 1.0)))
-            for kind in range(counts.shape[1]):
-                rest = np.delete(accounts[:, kind] * normal, [hit, clean]).sum() + _SOME
-                posterior = _Posterior(
+            if not kept[hit]:
+                continue
+            rest = np.delete(accounts * normal[:, np.newaxis], [hit, clean], axis=0).sum(axis=0)
+            posteriors = [
+                _Posterior(
                     means,
                     likelihood[:, hit, kind],
                     likelihood[:, clean, kind] + log_width,
                     per_hit=(max(anomalous[hit], _LEAST_PER_HIT), normal[hit]),
-                    normal_rows=means * normal[clean] + rest,
+                    normal_rows=means * normal[clean] + rest[kind] + _SOME,
+                    usual=usual,
+                    n_hits=int(kept[hit]),
                 )
-                median = posterior.median(usual, int(kept[hit]))
-                log_odds[side, first, stratum, kind] = median
+                for kind in range(counts.shape[1])
+            ]
+            tells = _tells(
+                np.array([one.log_tells for one in posteriors]),
+                np.array([one.log_says_nothing for one in posteriors]),
+            )
+            log_odds[side, first, stratum] = [
+                one.median(chance) for one, chance in zip(posteriors, tells.tolist(), strict=True)
+            ]
         return cls(log_odds, share)
 
 
@@ -89,6 +103,19 @@ def _means(counts: NDArray[np.int64], noise: CountNoise) -> Floats:
     few = np.geomspace(_SMALLEST_MEAN, 4.0, 24)
     many = np.arange(2.25, np.sqrt(largest) + 4.0, 0.25) ** 2  # half a deviation apart
     return np.concatenate([few, many])
+
+
+def _tells(log_tells: Floats, log_says_nothing: Floats) -> Floats:
+    """P(kind tells | counts), from log P(its counts | it tells), log P(its counts | it does not).
+
+    All kinds of one stratum: a sum over which of them tell.
+    """
+    n = len(log_tells)
+    which = np.array(list(product((0, 1), repeat=n)))
+    telling = which.sum(axis=1)
+    log_prior = betaln(_PRIOR[0] + telling, _PRIOR[1] + n - telling)
+    log_counts = np.where(which == 1, log_tells, log_says_nothing).sum(axis=1)
+    return np.asarray(softmax(log_prior + log_counts) @ which)
 
 
 @dataclass(frozen=True)
@@ -102,35 +129,43 @@ class _Posterior:
     """Rows of label 1 and of label 0 of a hit."""
     normal_rows: Floats
     """Of label 0, of all but these hits, by the mean of accounts without a hit."""
+    usual: float
+    """The overall log-odds of the stratum."""
+    n_hits: int
+    """Of all kinds."""
 
-    def median(self, usual: float, n_hits: int) -> float:
-        """-∞ if it is not above `usual`; `n_hits`: of all kinds."""
-        if not n_hits:
+    @cached_property
+    def log_tells(self) -> float:
+        """log P(counts | the kind tells)."""
+        return float(logsumexp(self._told))
+
+    @cached_property
+    def log_says_nothing(self) -> float:
+        """log P(counts | θ is the usual one)."""
+        # n1/n0 = e^θ for this many hits; out of reach if their own rows of label 0 forbid it.
+        rows_per_hit = self.per_hit[0] - np.exp(self.usual) * self.per_hit[1]
+        if rows_per_hit <= 0:
             return -np.inf
-        width = np.where(self.means <= n_hits, np.gradient(self.means), 0.0) / n_hits
-        with np.errstate(divide="ignore"):
-            log_prior = np.log((1 - _SAYS_NOTHING) * width)
-        told = (log_prior + self.of_hits)[:, np.newaxis] + self.of_clean
-        silent = np.log(_SAYS_NOTHING) + self._log_marginal(usual)
-        highest = max(float(told.max()), silent)
-        weight = np.exp(told - highest)
+        log_hits = self.usual + np.log(self.normal_rows) - np.log(rows_per_hit)
+        of_hits = np.interp(log_hits, np.log(self.means), self.of_hits, right=-np.inf)
+        return float(logsumexp(of_hits + self.of_clean))
+
+    def median(self, tells: float) -> float:
+        """If the kind tells with this probability; -∞ if it is not above what is usual."""
         hits = self.means[:, np.newaxis]
         theta = np.log(hits * self.per_hit[0]) - np.log(self.normal_rows + hits * self.per_hit[1])
-        above = theta > usual
-        total = float(weight.sum()) + float(np.exp(silent - highest))
-        weight, theta = weight[above], theta[above]
-        missing = float(weight.sum()) - total / 2  # to the median, from above
+        above = theta > self.usual
+        theta, weight = theta[above], tells * np.exp(self._told[above] - self.log_tells)
+        missing = float(weight.sum()) - 0.5  # to the median, from above
         if missing <= 0:
             return -np.inf
         order = np.argsort(theta)
         return float(theta[order][np.searchsorted(np.cumsum(weight[order]), missing)])
 
-    def _log_marginal(self, theta: float) -> float:
-        """log P(counts | θ)."""
-        # n1/n0 = e^θ for this many hits; out of reach if their own rows of label 0 forbid it.
-        rows_per_hit = self.per_hit[0] - np.exp(theta) * self.per_hit[1]
-        if rows_per_hit <= 0:
-            return -np.inf
-        log_hits = theta + np.log(self.normal_rows) - np.log(rows_per_hit)
-        of_hits = np.interp(log_hits, np.log(self.means), self.of_hits, right=-np.inf)
-        return float(logsumexp(of_hits + self.of_clean))
+    @cached_property
+    def _told(self) -> Floats:
+        """log P(counts, expected counts | the kind tells): (of hits, of others)."""
+        width = np.where(self.means <= self.n_hits, np.gradient(self.means), 0.0)
+        with np.errstate(divide="ignore"):
+            log_prior = np.log(width / width.sum())
+        return np.asarray((log_prior + self.of_hits)[:, np.newaxis] + self.of_clean)

@@ -14,7 +14,6 @@ from pv4fad.evaluation.measures import (
     at_budget,
     average_precision,
     average_precision_interval,
-    interval_over_seeds,
     precision_recall_curve,
     recall_interval,
 )
@@ -124,19 +123,6 @@ def test_a_bootstrap_interval_depends_on_nothing_but_its_seed():
     labels, scores = [1, 0, 1, 0, 0], [0.9, 0.8, 0.7, 0.1, 0.2]
     one, two = (average_precision_interval(labels, scores, seed=3) for _ in range(2))
     assert one == two
-
-
-def test_the_interval_over_seeds_is_that_of_student():
-    """Known answer: for 1, 2, 3, 4 it is 2.5 ± 3.182446·1.290994/2 (tables of t, 3 degrees)."""
-    interval = interval_over_seeds([1, 2, 3, 4])
-    assert interval.value == 2.5
-    assert interval.high == pytest.approx(2.5 + 3.182446 * 1.2909944 / 2, abs=1e-6)
-    assert interval.low == pytest.approx(2.5 - 3.182446 * 1.2909944 / 2, abs=1e-6)
-
-
-def test_one_seed_has_no_interval():
-    interval = interval_over_seeds([0.4])
-    assert (interval.value, interval.low, interval.high) == (0.4, None, None)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(bench.app, name="bench")
+bench.add_to(app)
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(match.app, name="match")
@@ -95,10 +95,10 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted", 130)
     except OSError as error:
-        fail(escape(_said(error)), 2)
+        fail(escape(_text_of(error)), 2)
 
 
-def _said(error: OSError) -> str:
+def _text_of(error: OSError) -> str:
     """Where and what, and what to do about a full disk."""
     where = f"{error.filename}: " if error.filename else ""
     full = error.errno == errno.ENOSPC or "No space left" in str(error)

@@ -7,8 +7,7 @@ at an alert budget  somebody looks at the highest scores, a fixed share of all t
                     of the anomalies among the alerts.  Where the budget ends among
                     transactions of equal score, which of them get looked at is chance: what
                     is counted is the expectation over a random choice among the tied ones
-interval            95 %: Student's t over independent repetitions (seeds), or a percentile
-                    bootstrap over the transactions of one run
+interval            95 %: a percentile bootstrap over the transactions of one run
 
 Labels and scores are first reduced to a ranking, with ties, in a few numbers:
 
@@ -30,7 +29,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from pv4fad.errors import DataError, ParameterError
 
@@ -162,19 +160,6 @@ def precision_recall_curve(labels: ArrayLike, scores: ArrayLike) -> Curve:
     found = np.cumsum(positive[order])
     last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
     return Curve(score[order][last], found[last] / (last + 1), found[last] / found[-1])
-
-
-def interval_over_seeds(values: ArrayLike) -> Interval:
-    """Mean and 95 % interval of independent repetitions, by Student's t."""
-    repetitions = np.asarray(values, dtype=np.float64)
-    if repetitions.ndim != 1 or len(repetitions) == 0:
-        raise ParameterError("an interval needs a list of values, one at least")
-    n, mean = len(repetitions), float(repetitions.mean())
-    if n == 1:
-        return Interval(mean, None, None)
-    quantile = float(stdtrit(n - 1, (1 + _CONFIDENCE) / 2))
-    half = quantile * float(repetitions.std(ddof=1)) / np.sqrt(n)
-    return Interval(mean, mean - half, mean + half)
 
 
 def average_precision_interval(

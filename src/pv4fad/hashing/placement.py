@@ -32,11 +32,6 @@ class Placement:
     bin_of_account: NDArray[np.int64] = field(repr=False)
     account_of_bin: NDArray[np.int64] = field(repr=False)
 
-    def accounts_of_block(self, block: int, layout: TableLayout) -> NDArray[np.int64]:
-        """The account in each slot of a block, −1 where there is none."""
-        start = block * layout.block_size
-        return self.account_of_bin[start : start + layout.block_size]
-
 
 def place(hashes: AccountHashes, trees: NDArray[np.int64], layout: TableLayout) -> Placement:
     """A bin for every account; `trees` as of `keyed.tree_of`, accounts without duplicates."""

@@ -56,7 +56,7 @@ def test_a_device_is_written_to_and_not_replaced():
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     (tmp_path / "there").touch()
-    with pytest.raises(DataError, match="is there already"):
+    with pytest.raises(DataError, match="already exists"):
         require_new_file(tmp_path / "there")
     require_writable(None, tmp_path / "there", tmp_path / "new")
     for path, what in (

@@ -49,7 +49,7 @@ def write_whole(path: Path, text: str, *, private: bool = False) -> None:
 def require_new_file(path: Path) -> None:
     """Refuse to overwrite, and what cannot be written."""
     if path.exists() or path.is_symlink():
-        raise DataError(f"{path}: is there already; name another file")
+        raise DataError(f"{path}: already exists; choose another file")
     require_writable(path)
 
 
@@ -62,7 +62,7 @@ def require_writable(*paths: Path | None) -> None:
 
 def _require_writable(path: Path) -> None:
     if path.is_dir():
-        raise DataError(f"{path}: is a folder; name a file")
+        raise DataError(f"{path}: is a folder; choose a file name")
     if _is_device(path):
         return
     if not path.parent.is_dir():
@@ -72,7 +72,7 @@ def _require_writable(path: Path) -> None:
             pass
     except OSError as error:
         reason = error.strerror or str(error)
-        raise DataError(f"{path}: cannot be written there ({reason}); name another file") from None
+        raise DataError(f"{path}: cannot be written ({reason}); choose another file") from None
 
 
 def _is_device(path: Path) -> bool:

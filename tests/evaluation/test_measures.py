@@ -130,7 +130,7 @@ def test_a_bootstrap_interval_depends_on_nothing_but_its_seed():
     [
         ([0, 0], [1, 2], "nothing to find"),
         ([0, 2], [1, 2], "0 or 1"),
-        ([0, 1], [1, np.nan], "1 scores are no numbers"),
+        ([0, 1], [1, np.nan], "1 scores are not numbers"),
         ([0, 1], [1, 2, 3], "do not fit"),
     ],
 )

@@ -455,7 +455,7 @@ def test_predictions_are_not_overwritten(copied, pv4fad):
     out.write_text("precious")
     code, _, error = pv4fad("score", run, data, "--out", out)
     assert code == 2
-    assert "is there already" in error
+    assert "already exists" in error
     assert out.read_text() == "precious"
     code, _, error = pv4fad("score", run, data, "--out", out.parent / "nowhere" / "p.csv")
     assert code == 2

@@ -28,7 +28,7 @@ NOT_COMPARED = (
     f"The predictions have no column {LOCAL_SCORE}, as those of votes, so they are not compared"
     " with what the payment network finds alone."
 )
-NO_RECORD = "There is no record beside the predictions: nobody knows whether this run made them."
+NO_RECORD = "The origin of the predictions cannot be verified: the record file is missing."
 HOW_SURE = (
     "Intervals: 95 %, bootstrap over the transactions of this test period. They say nothing about"
     " another draw of the noise, or about other data."
@@ -47,7 +47,7 @@ Joined = Annotated[
     bool,
     typer.Option(
         "--joined",
-        help="For comparison, also fit a model to everybody's data in one place. Not private.",
+        help="For comparison, also fit a model to all parties' data in one place. Not private.",
     ),
 ]
 
@@ -62,7 +62,9 @@ def command(
     joined: Joined = False,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="New SVG file: precision-recall curves."),
+        typer.Option(
+            metavar="FILE", help="Write the precision-recall curves to this new SVG file."
+        ),
     ] = None,
     scenario: Annotated[
         str | None, typer.Option(help="Which scenario, if DIR has several.")
@@ -71,7 +73,7 @@ def command(
 ) -> None:
     """Compare a run's predictions with the labels of the test split of DIR.
 
-    Average precision, what is found if somebody looks at the highest 0.05, 0.1 or 0.2 % of all
+    Average precision, what is found among the highest 0.05, 0.1 or 0.2 % of all
     transactions, and what the alerts of the run are worth: with the banks, and by the payment
     network alone. Labels are read here only.
     """
@@ -102,7 +104,9 @@ def command(
 
 def _require_svg(plot: Path) -> None:
     if plot.suffix != ".svg":
-        raise ParameterError(f"{plot}: curves are drawn as SVG; name a file that ends in .svg")
+        raise ParameterError(
+            f"{plot}: curves are drawn as SVG; choose a file name that ends in .svg"
+        )
     require_new_file(plot)
 
 
@@ -112,13 +116,13 @@ def evaluation_table(document: RunDocument, result: Evaluation) -> Table:
         f"{result.transactions:,} transactions, {result.anomalies:,} of them anomalous;"
         f" ε = {document.privacy.epsilon}"
     )
-    table = Table("", *(one.name for one in result.detectors), title=escape(title))
-    estimates = (estimate_text(one.average_precision) for one in result.detectors)
+    table = Table("", *(detector.name for detector in result.detectors), title=escape(title))
+    estimates = (estimate_text(detector.average_precision) for detector in result.detectors)
     table.add_row("average precision", *estimates)
     if result.of(JOINED) is not None:
         for name, share in (("to joined", result.to_joined), ("gap closed", result.gap_closed)):
-            shares = [share(one) for one in result.detectors]
-            table.add_row(name, *("-" if one is None else f"{one:.2f}" for one in shares))
+            shares = [share(detector) for detector in result.detectors]
+            table.add_row(name, *("-" if value is None else f"{value:.2f}" for value in shares))
     for name, found in result.rows():
         table.add_row(name, *(found_text(at, result.anomalies) for at in found))
         table.add_row("  precision", *(f"{at.precision:.2f}" for at in found))
@@ -133,7 +137,7 @@ def _summary(document: RunDocument, result: Evaluation) -> dict[str, Any]:
         "transactions": result.transactions,
         "anomalies": result.anomalies,
         "intervals": HOW_SURE,
-        "detectors": [_measures(one, result) for one in result.detectors],
+        "detectors": [_measures(detector, result) for detector in result.detectors],
     }
 
 

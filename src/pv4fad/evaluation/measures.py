@@ -2,10 +2,10 @@
 
 average precision   Σ (recall_i - recall_{i-1})·precision_i over the distinct scores, highest
                     first: the area under the step curve, as scikit-learn defines it
-at an alert budget  somebody looks at the highest scores, a fixed share of all transactions;
+at an alert budget  the highest scores are reviewed, a fixed share of all transactions;
                     precision is the share of the alerts that are anomalies, recall the share
                     of the anomalies among the alerts.  Where the budget ends among
-                    transactions of equal score, which of them get looked at is chance: what
+                    transactions of equal score, which of them are reviewed is chance: what
                     is counted is the expectation over a random choice among the tied ones
 interval            95 %: a percentile bootstrap over the transactions of one run
 
@@ -34,7 +34,7 @@ from pv4fad.errors import DataError, ParameterError
 
 Counts = NDArray[np.int64]
 ALERT_BUDGETS = (0.0005, 0.001, 0.002)
-"""Shares of all transactions that somebody looks at."""
+"""Shares of all transactions that are reviewed."""
 
 N_RESAMPLES = 1000
 _CONFIDENCE = 0.95
@@ -103,7 +103,7 @@ def checked(labels: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.bool_], ND
     if not np.all(positive | (label == 0)):
         raise DataError("labels must be 0 or 1")
     if not np.all(np.isfinite(score)):
-        raise DataError(f"{int(np.sum(~np.isfinite(score))):,} scores are no numbers")
+        raise DataError(f"{int(np.sum(~np.isfinite(score))):,} scores are not numbers")
     if not positive.any():
         raise DataError("no transaction is labelled 1: there is nothing to find")
     return positive, score

@@ -102,5 +102,5 @@ class ForestConfig(ValidatedModel):
 
     @property
     def _n_used_sets(self) -> int:
-        resolved = (one.resolve(self.atom_schema) for one in self.shape.conditions)
+        resolved = (condition.resolve(self.atom_schema) for condition in self.shape.conditions)
         return len({one_set for condition in resolved for one_set in condition.sets})

@@ -4,8 +4,9 @@ The payment network puts every account in one of its three bins, at most one per
 is a maximum matching between accounts and bins, so it exists whenever Hall's condition holds, and
 fails with exactly the probability that `placement_bound` bounds.
 
-It depends on the hash words and the order of the accounts only, and nobody else sees it: banks get
-every bin encrypted, full or empty, and the number of bins follows from the declared account count.
+It depends on the hash words and the order of the accounts only, and no other party sees it: banks
+get every bin encrypted, full or empty, and the number of bins follows from the declared account
+count.
 
 A bank puts every account in all three bins, because an account that the payment network has as well
 is in one of them there.  Bins then hold several accounts; layer i of a block has the i-th account

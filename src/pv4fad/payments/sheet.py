@@ -26,7 +26,7 @@ class Sheet:
     path: Path
     rows: pl.DataFrame
     found: Mapping[Check, pl.Series]
-    extra_columns: tuple[str, ...]  # that the file has and nobody asked for
+    extra_columns: tuple[str, ...]  # that the file has and the schema does not
 
     def bad_rows(self) -> pl.Series:
         """The mask of the rows to which any check objects."""

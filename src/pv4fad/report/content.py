@@ -75,7 +75,7 @@ def gather(
 ) -> ReportContent:
     """Read what is there.  `predictions` need not exist; `splits` are the train and test folder.
 
-    `joined`: also find out what somebody with all data would have found.
+    `joined`: also compute what a model with all data in one place would have found.
     """
     document = folder.read()
     if document is None:

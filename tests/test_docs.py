@@ -125,8 +125,8 @@ def test_functions_in_the_protocol_table_exist():
 
 
 def kinds_in_code() -> set[str]:
-    for module in pkgutil.iter_modules(pv4fad.protocol.__path__):
-        importlib.import_module(f"pv4fad.protocol.{module.name}")
+    for module in pkgutil.walk_packages(pv4fad.protocol.__path__, "pv4fad.protocol."):
+        importlib.import_module(module.name)
     return {
         cls.kind
         for cls in Message.__subclasses__()

@@ -23,7 +23,7 @@ PUBLIC = {
 
 def dataclasses_of(package: str):
     root = importlib.import_module(f"pv4fad.{package}")
-    for module in pkgutil.iter_modules(root.__path__, f"pv4fad.{package}."):
+    for module in pkgutil.walk_packages(root.__path__, f"pv4fad.{package}."):
         for one in vars(importlib.import_module(module.name)).values():
             if is_dataclass(one) and isinstance(one, type) and one.__module__ == module.name:
                 yield one

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pv4fad.evidence.trusted import trusted_bits
 from pv4fad.lead.federation import Federation
 from pv4fad.parties.in_process import Observer
-from pv4fad.parties.scoring_tables import AskedSet, Round, ScoringInput
+from pv4fad.protocol.score.inputs import AskedSet, Round, ScoringInput
 from pv4fad.protocol.tables import AccountKey
 
 

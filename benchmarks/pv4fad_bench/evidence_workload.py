@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from pv4fad.evidence.cells import N_CELLS, CountedAccounts
 from pv4fad.evidence.classes import CLASSES, MILD, SEVERE, counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
-from pv4fad.lead.federation import run_parameters
-from pv4fad.lead.prepare import cell_counts
-from pv4fad.parties.network_stages import TrainingInput
-from pv4fad.parties.scoring_tables import AskedSet
+from pv4fad.lead.evidence_model import cell_counts
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
+from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad_bench.batches import DecisionBatch
 from pv4fad_bench.workload import Workload
 

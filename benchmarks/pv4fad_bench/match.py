@@ -19,8 +19,9 @@ from pv4fad.hashing.keyed import hash_accounts
 from pv4fad.hashing.placement import place
 from pv4fad.he.keys import Decryptor
 from pv4fad.he.ring import Ring
-from pv4fad.protocol.count import masked_products
-from pv4fad.protocol.match import (
+from pv4fad.protocol.count.steps import masked_products
+from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
+from pv4fad.protocol.match.steps import (
     BlindedBlock,
     BlindJob,
     OpenJob,
@@ -30,7 +31,6 @@ from pv4fad.protocol.match import (
     sum_layers,
     sum_shared_layers,
 )
-from pv4fad.protocol.messages import BlindedIndicators, EncryptedTable
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Message
 from pv4fad.store.store import MemoryStore

@@ -30,7 +30,7 @@ from pv4fad.he.keys import (
 )
 from pv4fad.he.ring import Ring
 from pv4fad.he.sanitise import Flood, Sanitiser
-from pv4fad.protocol.match import (
+from pv4fad.protocol.match.steps import (
     BlindJob,
     LayersJob,
     OpenJob,

@@ -26,10 +26,9 @@ from pv4fad.forest.structure import Forest, PublicSizes
 from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Side, Split
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.hashing.keyed import tree_of
-from pv4fad.lead.federation import run_parameters
-from pv4fad.parties.network_stages import TrainingInput, Trees
-from pv4fad.parties.scoring_tables import AskedSet, ScoringInput
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput, Trees, run_parameters
+from pv4fad.protocol.score.inputs import AskedSet, ScoringInput
 from pv4fad_bench.batches import Batch, DecisionBatch, VoteBatch
 from pv4fad_bench.workload import Workload, bare_ids
 

@@ -22,8 +22,9 @@ from pv4fad.detection.local_scale import honest_sample
 from pv4fad.errors import DataError
 from pv4fad.forest.atoms import AtomSchema
 from pv4fad.forest.tree import Side
+from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.evidence_model import fit_local_model
 from pv4fad.lead.payments import account_index, first_payments, inside_federation
-from pv4fad.lead.prepare import bank_directory, fit_local_model
 from pv4fad.payments.features import FeatureTable, compute_features
 from pv4fad.payments.generate import Difficulty, Settings, generate_tables
 from pv4fad.payments.routing import route

@@ -14,7 +14,8 @@ from typing import Any
 
 from pv4fad.lead.federation import Federation
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.score import (
+from pv4fad.protocol.score.plan import ScoringPlan
+from pv4fad.protocol.score.steps import (
     answer_queries,
     bit_queries,
     encrypt_label_shares,
@@ -22,7 +23,6 @@ from pv4fad.protocol.score import (
     sealed_queries,
     set_shares,
 )
-from pv4fad.protocol.scoring_plan import ScoringPlan
 from pv4fad.protocol.wire import Message
 from pv4fad_bench.harness import (
     BenchReport,

@@ -17,7 +17,8 @@ from pv4fad.he.keys import Decryptor, Encryptor, Evaluator, KeyPair, SecretEncry
 from pv4fad.he.ring import Ring
 from pv4fad.he.sanitise import Flood, Sanitiser
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.score import (
+from pv4fad.protocol.score.plan import ScoringPlan
+from pv4fad.protocol.score.steps import (
     LabelsJob,
     OpenSetsJob,
     QueryJob,
@@ -25,7 +26,6 @@ from pv4fad.protocol.score import (
     SealedQueryJob,
     SetSharesJob,
 )
-from pv4fad.protocol.scoring_plan import ScoringPlan
 from pv4fad.randomness import secret_residues
 from pv4fad.workers import WorkerPool
 from pv4fad_bench.harness import Operation

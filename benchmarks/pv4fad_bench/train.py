@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.lead.federation import Federation
-from pv4fad.parties.party import Party, RunRecords
+from pv4fad.protocol.compare.state import BankLabelShare, LabelShare
+from pv4fad.protocol.count.state import BankSums, OwnSums
+from pv4fad.protocol.order import messages_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Message
-from pv4fad.run.meter import Meter, messages_of_phases
+from pv4fad.run.meter import Meter
+from pv4fad.store.records import stored
 from pv4fad_bench.harness import (
     BenchReport,
     MeasuredPool,
@@ -40,8 +43,8 @@ def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -
     with MeasuredPool(n_workers) as pool:
         expected = expected_operations(parameters).with_costs(unit_costs(pool, parameters))
         match_s = sum(one.total_s for one in expected) / max(1, pool.n_workers)
-        progress.begin(_OTHER_PHASES * match_s, sum(messages_of_phases(parameters).values()))
-        traffic, meter = TrafficMeter(), PhaseMeter(parameters, pool.stopwatch)
+        progress.begin(_OTHER_PHASES * match_s, sum(messages_of(parameters).values()))
+        traffic, meter = TrafficMeter(), PhaseMeter(pool.stopwatch)
 
         def observe(message: Message, n_bytes: int) -> None:
             traffic(message, n_bytes)
@@ -49,7 +52,7 @@ def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -
             progress.advance()
 
         federation = workload.federation(pool)
-        pool.stopwatch.switch("propose")
+        meter.expect_training(parameters)
         federation.train(parameters, workload.training_input, observe)
         pool.stopwatch.switch(None)
         return BenchReport(
@@ -66,12 +69,12 @@ def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -
 class PhaseMeter(Meter):
     """Knows which phase the work on a message belongs to; the stopwatch adds CPU seconds."""
 
-    def __init__(self, parameters: RunParameters, stopwatch: Stopwatch) -> None:
-        super().__init__(parameters, report=lambda _: None)
+    def __init__(self, stopwatch: Stopwatch) -> None:
+        super().__init__()
         self._stopwatch = stopwatch
 
-    def _switch_to(self, phase: str | None) -> None:
-        super()._switch_to(phase)
+    def switch_to(self, phase: str | None) -> None:
+        super().switch_to(phase)
         self._stopwatch.switch(phase)
 
 
@@ -99,10 +102,10 @@ def training_checks(
 ) -> dict[str, bool]:
     """Counts, put together from the parties' shares, and what training ends with."""
     truth, network = workload.true_counts(), federation.payment_network
-    t = np.uint64(parameters.plain_modulus)
-    total = _record(network, parameters, "sums")["p"].astype(np.uint64)
+    run_id, t = parameters.run_id, np.uint64(parameters.plain_modulus)
+    total = stored(network.store, run_id, OwnSums).p
     for bank in federation.banks:
-        q = _record(bank, parameters, "sums")["q"].astype(np.uint64)
+        q = stored(bank.store, run_id, BankSums).q
         total = (total + t - q.reshape(total.shape)) % t
     checks = {_claim(truth.size, "counts"): np.array_equal(parameters.signed(total), truth)}
     if isinstance(workload, PaperWorkload):
@@ -120,13 +123,9 @@ def _claim(n: int, what: str) -> str:
 def _labels(parameters: RunParameters, federation: Federation) -> NDArray[np.uint64]:
     """Of the red leaves, sealed or released."""
     network, bank = federation.payment_network, federation.banks[0]
+    run_id = parameters.run_id
     if parameters.mode == "released":
-        return _record(network, parameters, "labels")["labels"]
-    shares = _record(network, parameters, "label share")["p"]
-    both: NDArray[np.uint64] = shares + _record(bank, parameters, "label share")["b"]
+        return network.labels(run_id).astype(np.uint64)
+    shares = stored(network.store, run_id, LabelShare).p
+    both: NDArray[np.uint64] = shares + stored(bank.store, run_id, BankLabelShare).b
     return both % np.uint64(parameters.plain_modulus)
-
-
-def _record(party: Party, parameters: RunParameters, name: str) -> dict[str, NDArray[Any]]:
-    with party.store.transaction() as tx:
-        return RunRecords(tx, parameters.run_id).get_arrays(name)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pv4fad.parties.party import PAYMENT_NETWORK
-from pv4fad.protocol.messages import BlindedIndicators
+from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.scoring_messages import ScoreReply
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.wire import Message
 from pv4fad_bench.harness import (
     MeasuredPool,
@@ -94,7 +94,7 @@ def run_whole_job(
         pool.taps = count_match_operations(counters[0]) | count_scoring_operations(counters[1])
         pool.restart_clock()
         traffic, parties = TrafficMeter(), Stopwatch(pool.usage)
-        meter = PhaseMeter(parameters, pool.stopwatch)
+        meter = PhaseMeter(pool.stopwatch)
 
         def observe(message: Message, n_bytes: int) -> None:
             traffic(message, n_bytes)
@@ -108,7 +108,7 @@ def run_whole_job(
 
         federation = workload.federation(pool)
         parties.switch(PAYMENT_NETWORK)
-        pool.stopwatch.switch("propose")
+        meter.expect_training(parameters)
         federation.train(parameters, workload.training_input, observe_training)
         parties.switch(PAYMENT_NETWORK)
         pool.stopwatch.switch(SCORE)

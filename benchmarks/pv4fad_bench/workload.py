@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from functools import cached_property
 
 import numpy as np
@@ -20,16 +19,12 @@ from numpy.typing import NDArray
 from pv4fad.errors import ParameterError
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.lead.federation import Federation
-from pv4fad.parties.aggregator import Aggregator
-from pv4fad.parties.bank import Bank
-from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.identity import Identity
-from pv4fad.parties.network_stages import TrainingInput
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.lead.simulate import memory_stores, simulate
 from pv4fad.payments.identity import KEY_SEPARATOR
-from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.tables import AccountKey, TableAccounts
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool
@@ -175,28 +170,9 @@ class Workload(ABC):
         self, pool: WorkerPool, network_store: type[MemoryStore] = MemoryStore
     ) -> Federation:
         """The parties, with stores in memory."""
-        identities = {bank: Identity.generate(bank) for bank in self.banks}
-        signing_keys = {bank: one.public().signing_key for bank, one in identities.items()}
-        banks = []
-        for bank, identity in identities.items():
-            store = MemoryStore(bank)
-            with store.transaction() as tx:
-                set_limit(tx, "none", datetime.now(UTC))
-            banks.append(
-                Bank(
-                    bank,
-                    store,
-                    pool,
-                    records=self.records[bank],
-                    identity=identity,
-                    signing_keys=signing_keys,
-                )
-            )
-        return Federation(
-            PaymentNetwork(network_store(PAYMENT_NETWORK), pool),
-            banks,
-            Aggregator(AGGREGATOR, MemoryStore(AGGREGATOR), pool),
-        )
+        stores = memory_stores(self.banks)
+        stores[PAYMENT_NETWORK] = network_store(PAYMENT_NETWORK)
+        return simulate(self.records, pool, stores=stores, first_limit="none")
 
 
 def bic(number: int) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from pv4fad.he.circuits import FEW_ACCOUNTS
 from pv4fad.he.keys import PublicKey
-from pv4fad.protocol.match import LayersJob, SharedLayer, SharedLayersJob
+from pv4fad.protocol.match.steps import LayersJob, SharedLayer, SharedLayersJob
 from pv4fad.workers import Usage
 from pv4fad_bench.harness import Complete, MeasuredPool, Stopwatch
 from pv4fad_bench.operations import ADD, FINAL_MASK, MASK, OperationCounter, expected_operations

@@ -56,7 +56,7 @@ def test_scores_in_the_clear_are_those_of_a_private_run(run):
     tables = many_anomalies()
     settings = TrainingSettings(epsilon="none", seed=SEED, alert_share=0.05)
     with train(tables.train.transactions, tables.accounts, settings) as model:
-        private = model.score(tables.test.transactions, How(0.05))
+        private = model.score(tables.test.transactions, How(0.05)).table
     found = run.decide(run.model(run.classes, NO_NOISE), run.new_classes, 0.05)
     assert np.allclose(private["Score"].to_numpy(), found.score, rtol=1e-6)
     assert np.array_equal(private["Level"].to_numpy(), found.level)

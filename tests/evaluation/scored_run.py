@@ -11,15 +11,15 @@ import numpy as np
 import polars as pl
 
 from pv4fad.evaluation.scored import default_predictions
-from pv4fad.lead.judging import prediction_table
-from pv4fad.lead.new_run import prepare_network_run
-from pv4fad.lead.prepare import bank_directory
+from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.prepare import prepare_run
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.challenge import write_partition, write_scenarios
 from pv4fad.payments.generate import Difficulty, GeneratedTables, Settings, generate_tables
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import PhaseCost, Traffic
+from pv4fad.run.predictions import prediction_table
 
 BANKS = ("bank01", "bank02")
 
@@ -33,7 +33,7 @@ def generated() -> GeneratedTables:
 def finished_document(tables: GeneratedTables, **settings: Any) -> RunDocument:
     """run.json of a run with ε = 1, unless the settings say otherwise."""
     accounts = {bank: tables.accounts[bank] for bank in BANKS}
-    new = prepare_network_run(
+    new = prepare_run(
         tables.train.transactions,
         bank_directory(accounts),
         {bank: frame.height for bank, frame in accounts.items()},

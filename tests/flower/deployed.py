@@ -18,10 +18,10 @@ from pv4fad.flower.party_folder import PartyFolder
 from pv4fad.flower.processes import free_ports
 from pv4fad.flower.status import Status, read_status
 from pv4fad.lead.bank_files import load_bank
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import Ledger, read_ledger
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.run.folder import RunFolder
 from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
 from pv4fad.verify.predictions import ScoredData

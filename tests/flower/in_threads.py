@@ -24,15 +24,15 @@ from pv4fad.flower.party_folder import create_identity, read_identity
 from pv4fad.flower.relay import Failure, Relay
 from pv4fad.flower.station import Station
 from pv4fad.flower.status import Journal, Status, read_status
+from pv4fad.lead.asking import Batching
 from pv4fad.lead.bank_files import load_bank
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.lead.trained_run import Batching
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.payments.challenge import transactions_file, write_partition
 from pv4fad.payments.generate import Difficulty, GeneratedTables, Settings, generate_tables
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.tables import padded
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.store.store import MemoryStore, Store

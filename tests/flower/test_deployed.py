@@ -10,7 +10,7 @@ import pytest
 from tests.flower.deployed import PATIENCE_S, Deployment, left_behind, processes_of
 
 from pv4fad.flower.certificates import new_node_key
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 BANKS = ["bank01", "bank02", "bank03"]

@@ -9,8 +9,8 @@ from pv4fad.errors import OrderError, ParameterError
 from pv4fad.flower.members import AggregatorMember
 from pv4fad.flower.network_member import NetworkMember
 from pv4fad.lead.score import How
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.protocol.scoring_messages import ScoreReply
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.wire import Address, encode
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool

@@ -19,7 +19,7 @@ from pv4fad.flower.card import PartyCard, read_card
 from pv4fad.flower.party_folder import PartyFolder, PartySettings
 from pv4fad.flower.processes import flower_environment
 from pv4fad.flower.status import Journal
-from pv4fad.parties.identity import Identity
+from pv4fad.protocol.identity import Identity
 from pv4fad.store.sealing import insecure_fast_scrypt_for_tests
 
 

@@ -22,11 +22,11 @@ from pv4fad.flower.party_folder import read_identity
 from pv4fad.lead.bank_files import load_bank
 from pv4fad.lead.scoring_job import UNKNOWN, JobNotes
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.ledger import read_ledger
-from pv4fad.protocol.messages import Receipt
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.wire import MAGIC, Address, decode, encode
 from pv4fad.run.folder import RunFolder
 from pv4fad.verify.predictions import ScoredData

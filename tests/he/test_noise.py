@@ -16,7 +16,7 @@ from pv4fad.he.circuits import (
 )
 from pv4fad.he.keys import Decryptor, Evaluator, SecretEncryptor, generate_keys
 from pv4fad.he.ring import PLAIN_MODULI, Ring, match_ring, share_ring
-from pv4fad.protocol.compare import (
+from pv4fad.protocol.compare.steps import (
     DIGIT_BASE,
     DigitsJob,
     LessJob,
@@ -26,7 +26,7 @@ from pv4fad.protocol.compare import (
     encrypt_digit,
     less_than,
 )
-from pv4fad.protocol.match import (
+from pv4fad.protocol.match.steps import (
     LayersJob,
     PlanesJob,
     SharedLayer,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from pv4fad.errors import ParameterError
-from pv4fad.lead.commitment import commitment
-from pv4fad.lead.prepare import bank_directory, prepare_payment_network
+from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.prepare import commitment, prepare_payment_network
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.parties.network_stages import TrainingInput
+from pv4fad.protocol.propose.inputs import TrainingInput
 
 NONCE = bytes(range(32))
 SETTINGS = {

@@ -6,12 +6,13 @@ import pytest
 
 from pv4fad.evidence.classes import kinds
 from pv4fad.evidence.model import EvidenceModel
-from pv4fad.lead.judging import DecisionJudge, EvidenceJudge
-from pv4fad.lead.new_payments import KEY_SCHEMA, NewPayments, new_payments
-from pv4fad.lead.payments import inside_federation
-from pv4fad.lead.prepare import bank_directory, prepare_payment_network
+from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.evidence_model import EvidenceJudge
+from pv4fad.lead.paper_model import DecisionJudge
+from pv4fad.lead.payments import KEY_SCHEMA, NewPayments, inside_federation, new_payments
+from pv4fad.lead.prepare import prepare_payment_network
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.parties.scoring_tables import AskedSet
+from pv4fad.protocol.score.inputs import AskedSet
 
 SHARE = 0.1
 

@@ -13,13 +13,9 @@ from pv4fad.forest.atoms import class_schema, schema_with_slots
 from pv4fad.forest.forest_file import to_document
 from pv4fad.forest.records import SlotPredicate
 from pv4fad.hashing.keyed import tree_of
+from pv4fad.lead.bank_files import account_file_fingerprint, bank_directory, bank_records
 from pv4fad.lead.payments import account_index
-from pv4fad.lead.prepare import (
-    account_file_fingerprint,
-    bank_directory,
-    bank_records,
-    prepare_payment_network,
-)
+from pv4fad.lead.prepare import prepare_payment_network
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.routing import BENEFICIARY_BANK, ORDERING_BANK, route
 

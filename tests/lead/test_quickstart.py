@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from pv4fad.errors import DataError
-from pv4fad.parties.party import PAYMENT_NETWORK
 from pv4fad.payments.schema import ACCOUNT_SCHEMA, TRANSACTION_SCHEMA
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 
 PAGE = Path(__file__).parents[2] / "docs" / "quickstart.md"
 
@@ -27,7 +27,7 @@ def after():
 
 
 def test_every_transaction_has_a_score_and_only_alerts_have_reasons(after):
-    table, learned = after["found"].table, after["found"].learned
+    table, learned = after["found"].table, after["found"].record.learned
     assert table["MessageId"].to_list() == after["tables"].test.transactions["MessageId"].to_list()
     assert table["Score"].is_between(0, 1).all()
     assert table["Alert"].is_in([0, 1]).all()
@@ -35,7 +35,7 @@ def test_every_transaction_has_a_score_and_only_alerts_have_reasons(after):
     assert others["Score"].to_list() == others["LocalScore"].to_list()
     assert others["Reasons"].is_null().all()
     assert (learned.payments, learned.alerts) == (table.height, table.height - others.height)
-    assert after["found"].accounts_known == learned.accounts_asked
+    assert after["found"].record.accounts_known == learned.accounts_asked
 
 
 def test_columns_are_those_that_the_page_explains(after):
@@ -45,8 +45,8 @@ def test_columns_are_those_that_the_page_explains(after):
 
 def test_no_store_holds_a_vote(after):
     names = {name for store in after["model"].stores.values() for name in store.keys("")}
-    assert any("known bits" in name for name in names) == (after["found"].accounts_known > 0)
-    assert not [name for name in names if "vote" in name]
+    assert any("KnownBits" in name for name in names) == (after["found"].record.accounts_known > 0)
+    assert not [name for name in names if "vote" in name.lower()]
 
 
 def test_own_files_are_loaded(after, tmp_path):

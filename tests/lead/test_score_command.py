@@ -1,4 +1,4 @@
-"""`pv4fad score`, `match refresh`, `keys rotate` and `verify`, as a user meets them."""
+"""`pv4fad score`, `refresh` and `verify`, as a user meets them."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_killed_twice_and_refused_once_it_ends_with_the_same_predictions(
     code, _, error = pv4fad(*score, "--bank-layers-per-day", "1")
     assert code == 2
     assert "bank01 answers at most 1 layers per table and day" in error
-    assert "the same command carries on" in error
+    assert "repeat the command to carry on" in error
     assert not out.exists()
     code, text, error = pv4fad(*score, "--json")
     assert code == 0
@@ -278,7 +278,7 @@ def test_a_smaller_alert_share_gives_no_more_alerts_and_a_larger_one_is_refused(
         assert all(equal == n for equal, n in compared(pv4fad, trained, file).values())
 
 
-def test_changed_records_need_a_new_match_after_which_everything_is_asked_anew(
+def test_changed_records_need_a_refresh_after_which_everything_is_asked_again(
     scored, tmp_path, pv4fad
 ):
     trained = scored[0].copied_to(tmp_path)
@@ -288,13 +288,12 @@ def test_changed_records_need_a_new_match_after_which_everything_is_asked_anew(
     flag = pl.when(pl.col("Flags") == "00").then(pl.lit("07")).otherwise(pl.lit("00"))
     accounts.with_columns(Flags=flag).write_csv(file)
     second = tmp_path / "second.csv"
-    for arguments in (("score", run, data, "--out", second), ("keys", "rotate", run, data)):
-        code, _, error = pv4fad(*arguments)
-        assert code == 2
-        assert "the account file of bank02 is not the one" in error
-        assert "match refresh" in error
-    killed(["match", "refresh", run, data, *IN_PROCESS], after="prepare")
-    code, text, _ = pv4fad("match", "refresh", run, data, *IN_PROCESS)
+    code, _, error = pv4fad("score", run, data, "--out", second)
+    assert code == 2
+    assert "the account file of bank02 is not the one" in error
+    assert "pv4fad refresh" in error
+    killed(["refresh", run, data, *IN_PROCESS], after="prepare")
+    code, text, _ = pv4fad("refresh", run, data, *IN_PROCESS)
     assert code == 0
     assert "under new keys" in text
     assert pv4fad("score", run, data, "--out", second, *IN_PROCESS)[0] == 0
@@ -306,7 +305,7 @@ def test_changed_records_need_a_new_match_after_which_everything_is_asked_anew(
     assert before["LocalScore"].to_list() == after["LocalScore"].to_list()
 
     # With new keys, and nothing else new, the predictions stay the same.
-    code, text, _ = pv4fad("keys", "rotate", run, data, *IN_PROCESS, "--json")
+    code, text, _ = pv4fad("refresh", run, data, *IN_PROCESS, "--json")
     assert code == 0
     assert [one["phase"] for one in json.loads(text)["phases"]] == ["prepare", "match"]
     third = tmp_path / "third.csv"

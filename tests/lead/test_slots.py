@@ -6,8 +6,7 @@ from tests.lead.small_federation import write_two_banks
 
 from pv4fad.errors import ParameterError
 from pv4fad.forest.atoms import schema_with_slots
-from pv4fad.lead.bank_files import SLOTS_FILE, load_bank, load_split
-from pv4fad.lead.prepare import bank_records
+from pv4fad.lead.bank_files import SLOTS_FILE, bank_records, load_bank, load_split
 from pv4fad.payments.challenge import BANK_FILE, write_table
 
 

@@ -7,15 +7,17 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from tests.lead.small_federation import PASSPHRASE, write_two_banks
 
 from pv4fad.cli.main import main
 from pv4fad.errors import WorkerError
-from pv4fad.parties.party import RunRecords
+from pv4fad.protocol.count.state import BankSums, ReleasedCounts
 from pv4fad.run.folder import RunFolder
 from pv4fad.store.disk import DiskStore
+from pv4fad.store.records import Records
 from pv4fad.store.sealing import read_key_file
 
 BANKS = ("bank01", "bank02", "bank03")
@@ -60,20 +62,20 @@ def test_a_run_without_noise_equals_the_trusted_third_party(noise_off, pv4fad):
 @pytest.mark.parametrize(
     ("place", "part", "what"),
     [
-        (("bank02", "sums", "q"), "exact", "counts"),
-        (("payment-network", "noisy counts", "counts"), "noisy", "released counts"),
+        (("bank02", BankSums, "q"), "exact", "counts"),
+        (("payment-network", ReleasedCounts, "counts"), "noisy", "released counts"),
     ],
 )
 def test_one_wrong_value_fails_the_verification(noise_off, pv4fad, place, part, what):
     (data, run, key), (party, record, array) = noise_off, place
     with _records(run, party, key) as records:
-        right = records.get_arrays(record)
-        wrong = right[array].copy()
+        right = records.get(record)
+        wrong = getattr(right, array).copy()
         wrong.flat[0] += 1
-        records.put_arrays(record, **right | {array: wrong})
+        records.put(replace(right, **{array: wrong}))
     code, text, error = pv4fad("verify", run, data, "--key-file", key, "--json")
     with _records(run, party, key) as records:
-        records.put_arrays(record, **right)
+        records.put(right)
     assert code == 1
     assert "differs from the trusted third party" in error
     result = json.loads(text)
@@ -93,7 +95,7 @@ def _records(run, party, key):
         DiskStore.open(run / party, read_key_file(key)) as store,
         store.transaction() as tx,
     ):
-        yield RunRecords(tx, run_id)
+        yield Records(tx, run_id)
 
 
 def test_other_data_is_not_compared(noise_off, pv4fad, data):

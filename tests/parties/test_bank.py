@@ -12,22 +12,22 @@ from tests.protocol.recording import Event, Recording, changed, party_with, reco
 from tests.protocol.test_default_views import recorded
 
 import pv4fad.parties.bank
+import pv4fad.protocol.count.bank
+import pv4fad.protocol.propose.bank
 from pv4fad.errors import BudgetError, DataError, OrderError, ParameterError, ProtocolError
 from pv4fad.hashing.table_size import TableLayout
-from pv4fad.parties.bank_scoring import BankScoring
-from pv4fad.parties.party import Party, RunRecords
+from pv4fad.parties.party import Party
 from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit, spend
 from pv4fad.privacy.pairwise import PairwiseKey
-from pv4fad.protocol.messages import (
-    EncryptedTable,
-    LabelMasks,
-    MaskedProducts,
-    NoisySums,
-    RunProposal,
-)
+from pv4fad.protocol.compare.messages import LabelMasks
+from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
+from pv4fad.protocol.match.messages import EncryptedTable
 from pv4fad.protocol.parameters import RunParameters, TablePlan
-from pv4fad.protocol.scoring_messages import ScoreQuery
+from pv4fad.protocol.propose.messages import RunProposal
+from pv4fad.protocol.score.bank import BankScoring
+from pv4fad.protocol.score.messages import ScoreQuery
 from pv4fad.protocol.wire import Address, decode
+from pv4fad.store.records import Records
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool
 
@@ -74,7 +74,7 @@ def test_a_run_beyond_the_budget_is_refused_when_it_is_proposed(run, monkeypatch
     event = proposal(run)
     party = with_limit(event, limit)
     before = dict(party.store._records)
-    monkeypatch.setattr(pv4fad.parties.bank, "generate_keys", None)
+    monkeypatch.setattr(pv4fad.protocol.propose.bank, "generate_keys", None)
     with pytest.raises(BudgetError, match=r"needs ε = 1, but .* is left .*set-limit"):
         party.handle(event.data)
     assert party.store._records == before
@@ -190,7 +190,7 @@ def test_the_noise_has_the_scale_of_the_run(run, monkeypatch, noise, mechanism, 
     """ε, Δ, honest banks and number of sums reach the mechanism, which has its own tests."""
     asked = []
     monkeypatch.setattr(
-        pv4fad.parties.bank_release, mechanism, lambda *a: asked.append(a) or "drawn"
+        pv4fad.protocol.count.bank, mechanism, lambda *a: asked.append(a) or "drawn"
     )
     parameters = run.world.parameters.model_copy(update={"noise": noise, "epsilon": "3/4"})
     (bank, *_) = run.world.federation.banks
@@ -281,7 +281,7 @@ def test_the_limit_on_layers_holds_over_all_names_of_tables_runs_and_clocks():
         plan = TablePlan(table_id=table_id, banks=("bank01",), broadcast=broadcast, layout=layout)
         query = ScoreQuery(Address("payment-network", "bank01", run_id), 4, ())
         with store.transaction() as tx:
-            scoring._count_layers(query, plan, RunRecords(tx, run_id))
+            scoring._count_layers(query, plan, Records(tx, run_id))
 
     ask("run-1", "bank01")
     ask("run-1", "other@2")

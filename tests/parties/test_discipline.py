@@ -8,23 +8,13 @@ from tests.protocol.recording import Event, Recording, changed, party_with, reco
 from tests.protocol.test_default_views import recorded
 
 from pv4fad.errors import CiphertextError, OrderError, ParameterError, ProtocolError, WireError
-from pv4fad.parties.identity import Identity
-from pv4fad.protocol.messages import (
-    BankKeys,
-    BlindedIndicators,
-    BlindedSums,
-    EncryptedDigits,
-    EncryptedTable,
-    LabelMasks,
-    MaskedProducts,
-    NoisyCounts,
-    NoisySums,
-    Receipt,
-    Roster,
-    RunProposal,
-    SharedLabels,
-)
-from pv4fad.protocol.scoring_messages import ScoreQuery, ScoreReply
+from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
+from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
+from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
+from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.wire import encode
 
 PARTIES = ("payment-network", "aggregator", "bank01", "bank02")

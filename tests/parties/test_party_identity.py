@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pv4fad.errors import ParameterError, ProtocolError
-from pv4fad.parties.identity import Identity, PublicIdentity
 from pv4fad.privacy.pairwise import pairwise_seeds
+from pv4fad.protocol.identity import Identity, PublicIdentity
 
 BANK = Identity.generate("bank-a")
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pv4fad.parties.scoring_tables import layers_of
+from pv4fad.protocol.score.tables import layers_of
 
 sides = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(-1, 1), st.integers(-1, 1)),

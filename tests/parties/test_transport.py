@@ -4,7 +4,7 @@ import pytest
 
 from pv4fad.errors import OrderError, ProtocolError, WireError
 from pv4fad.parties.in_process import InProcessTransport
-from pv4fad.protocol.messages import Receipt
+from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.wire import Address, encode
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pv4fad.errors import BudgetError, ParameterError, StoreError
-from pv4fad.parties.bank_release import expense_of
 from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon, upper_text
 from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, require_affordable, set_limit, spend
+from pv4fad.protocol.count.bank import expense_of
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
 from pv4fad.store.store import MemoryStore

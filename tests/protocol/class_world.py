@@ -17,16 +17,16 @@ from tests.protocol.world import BICS, OUTSIDER_BIC, bank_name, bare_id, make_fe
 from pv4fad.evidence.cells import N_CELLS, CountedAccounts
 from pv4fad.evidence.classes import counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
-from pv4fad.lead.federation import Federation, run_parameters
-from pv4fad.lead.prepare import cell_counts
+from pv4fad.lead.evidence_model import cell_counts
+from pv4fad.lead.federation import Federation
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.network_stages import TrainingInput
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import AskedSet, Round
 from pv4fad.privacy.epsilon import Epsilon
+from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
+from pv4fad.protocol.score.inputs import AskedSet, Round
 from pv4fad.protocol.tables import AccountKey, assign_tables
+from pv4fad.store.records import stored
 
 MODES = ("routed", "broadcast", "mixed")
 BIC_OF = {UNKNOWN: None, OUTSIDER: OUTSIDER_BIC} | dict(enumerate(BICS))
@@ -78,9 +78,9 @@ class ClassWorld:
     def true_bits(self, accounts: np.ndarray, asked: AskedSet) -> np.ndarray:
         return trusted_bits(self.atoms()[accounts], asked.atoms, absent=asked.absent)
 
-    def arrays(self, party, name: str, epoch: int = 0) -> dict[str, np.ndarray]:
-        with party.store.transaction() as tx:
-            return RunRecords(tx, self.parameters.run_id, epoch).get_arrays(name)
+    def record(self, party, kind, *place, epoch: int = 0):
+        """A record of a party."""
+        return stored(party.store, self.parameters.run_id, kind, *place, epoch=epoch)
 
 
 def make_class_world(

@@ -16,7 +16,7 @@ import numpy as np
 from tests.protocol.class_world import ClassWorld, make_class_world
 from tests.protocol.world import KnownNoiseBank, World, make_world
 
-from pv4fad.parties.identity import Identity
+from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Message, digest, encode, message_id
 from pv4fad.store.disk import DiskStore

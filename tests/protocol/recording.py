@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 from tests.protocol.world import KnownNoiseBank, World, make_world
 
-from pv4fad.parties.party import Party, RunRecords
+from pv4fad.parties.party import Party
 from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.wire import Address, Message, decode, encode
+from pv4fad.store.records import R
 from pv4fad.store.store import MemoryStore
 
 
@@ -63,14 +64,9 @@ class Recording:
         """The events with this kind of message."""
         return [e for e in self.events if e.kind is kind and receiver in (None, e.receiver.name)]
 
-    def record(self, party: Party, name: str) -> bytes:
-        """A record of the finished run."""
-        return party.store.get(f"run/{self.world.parameters.run_id}/{name}")
-
-    def arrays_before(self, event: Event, name: str) -> dict[str, np.ndarray]:
-        """Arrays that the receiver had when the message came."""
-        with event.party().store.transaction() as tx:
-            return RunRecords(tx, self.world.parameters.run_id).get_arrays(name)
+    def before(self, event: Event, kind: type[R], *place: str | int) -> R:
+        """A record that the receiver had when the message came."""
+        return self.world.record(event.party(), kind, *place)
 
 
 def party_with(party: Party, records: dict[str, bytes]) -> Party:

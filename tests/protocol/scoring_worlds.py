@@ -16,8 +16,8 @@ from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.lead.federation import Federation
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
 from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.store.store import MemoryStore
 
 AnyWorld = TypeVar("AnyWorld", World, ClassWorld)

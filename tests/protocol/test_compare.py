@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pv4fad.he.circuits import compare_bound
 from pv4fad.he.keys import Decryptor, generate_keys
 from pv4fad.he.ring import PLAIN_MODULI, Ring, match_ring
-from pv4fad.protocol.compare import (
+from pv4fad.protocol.compare.steps import (
     DIGIT_BASE,
     DigitsJob,
     LessJob,

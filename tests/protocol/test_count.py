@@ -9,7 +9,8 @@ from pv4fad.hashing.table_size import BLOCK_SIZE, TableLayout
 from pv4fad.he.circuits import linear_bound
 from pv4fad.he.keys import SecretEncryptor, generate_keys
 from pv4fad.he.ring import Ring, share_ring
-from pv4fad.protocol.count import (
+from pv4fad.protocol.count.packing import lanes
+from pv4fad.protocol.count.steps import (
     AddUpJob,
     ProductsJob,
     SparseSum,
@@ -18,7 +19,6 @@ from pv4fad.protocol.count import (
     own_share,
     slot_totals,
 )
-from pv4fad.protocol.packing import lanes
 from pv4fad.randomness import secret_residues
 
 T = 65537

@@ -6,7 +6,7 @@ from tests.protocol.class_world import MODES, ONE, make_class_world
 from tests.protocol.world import KnownNoiseBank
 
 from pv4fad.errors import ParameterError, ProtocolError
-from pv4fad.protocol.messages import NoisyCounts
+from pv4fad.protocol.count.messages import NoisyCounts
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import decode, encode
 from pv4fad.workers import WorkerPool

@@ -36,17 +36,21 @@ from tests.protocol.uniformity import are_uniform_and_fresh
 from tests.protocol.world import KnownNoiseBank
 
 import pv4fad.he.sanitise
-import pv4fad.parties.bank
-import pv4fad.parties.bank_scoring
-import pv4fad.protocol.count
-import pv4fad.protocol.match
-import pv4fad.protocol.score
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import AskedSet, Round
-from pv4fad.protocol.messages import BlindedIndicators, MaskedProducts, NoisyCounts, NoisySums
+import pv4fad.protocol.count.bank
+import pv4fad.protocol.count.steps
+import pv4fad.protocol.match.steps
+import pv4fad.protocol.score.bank
+import pv4fad.protocol.score.steps
+from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
+from pv4fad.protocol.count.state import SumsSoFar
+from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import digest_of
-from pv4fad.protocol.scoring_messages import ScoreQuery, ScoreReply
+from pv4fad.protocol.score.inputs import AskedSet, Round
+from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
+from pv4fad.protocol.score.state import Totals
+from pv4fad.protocol.state import Proposal
 from pv4fad.protocol.wire import Message, decode
+from pv4fad.store.records import Records
 
 ASKED = AskedSet((1, 2), True)
 BATCH = 1
@@ -175,10 +179,9 @@ def bits_of_one_bank(run, answers):
         party = asked.party()
         party.store._records = dict(records)
         with party.store.transaction() as tx:
-            found = RunRecords(tx, parameters.run_id, BATCH).find_arrays(
-                f"totals/{here.table_id}/{here.index}"
-            )
-            return 0 if found is None else found["totals"].astype(np.int64).ravel()
+            batch = Records(tx, parameters.run_id, BATCH)
+            found = batch.find(Totals, here.table_id, here.index)
+            return 0 if found is None else found.totals.astype(np.int64).ravel()
 
     added = offsets(asked.after) - offsets(asked.before)
     return ((added + reply.residues.astype(np.int64)) % parameters.plain_modulus)[np.newaxis]
@@ -266,12 +269,27 @@ def no_fresh(ring, rows):
 
 
 MASKS = {
-    "s of the match": (pv4fad.protocol.match, "secret_residues", no_residues, opened_indicators),
-    "ρ of the count": (pv4fad.protocol.count, "secret_residues", no_residues, opened_products),
-    "pairwise masks of the sums": (pv4fad.parties.bank, "pairwise_mask", no_mask, sums_per_bank),
-    "ρ of the questions": (pv4fad.protocol.score, "_fresh", no_fresh, opened_queries),
+    "s of the match": (
+        pv4fad.protocol.match.steps,
+        "secret_residues",
+        no_residues,
+        opened_indicators,
+    ),
+    "ρ of the count": (
+        pv4fad.protocol.count.steps,
+        "secret_residues",
+        no_residues,
+        opened_products,
+    ),
+    "pairwise masks of the sums": (
+        pv4fad.protocol.count.bank,
+        "pairwise_mask",
+        no_mask,
+        sums_per_bank,
+    ),
+    "ρ of the questions": (pv4fad.protocol.score.steps, "_fresh", no_fresh, opened_queries),
     "pairwise masks of the answers": (
-        pv4fad.parties.bank_scoring,
+        pv4fad.protocol.score.bank,
         "pairwise_mask",
         no_mask,
         bits_of_one_bank,
@@ -303,7 +321,7 @@ def test_no_mask_of_answers_is_used_twice_and_all_are_bound_to_the_parameters(mo
     """Two answers under one mask would tell their difference."""
     world, _ = world_with_noise(3)
     world.train()
-    made = spy_on_masks(monkeypatch, pv4fad.parties.bank_scoring)
+    made = spy_on_masks(monkeypatch, pv4fad.protocol.score.bank)
     for _ in range(2):
         world.ask(questions_of(world), ASKED)
     by_bank = {
@@ -328,8 +346,9 @@ def test_the_aggregator_keeps_the_sum_in_no_record_but_its_message(run):
     """Which it may have to send again: nothing tells it that the message has arrived."""
     assert run.of(NoisyCounts)
     aggregator = run.world.federation.aggregator
-    kept = {name.split("/")[2] for name in aggregator.store.keys("run/")}
-    assert "parameters" in kept
-    assert "sums" not in kept
+    with aggregator.store.transaction() as tx:
+        records = Records(tx, run.world.parameters.run_id)
+        assert records.has(Proposal)
+        assert not records.has(SumsSoFar)
     journal = [decode(one).kind for one in aggregator.unanswered()]
     assert journal.count("noisy-counts") == 1

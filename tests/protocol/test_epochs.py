@@ -13,7 +13,7 @@ from tests.protocol.test_views import envelope
 from tests.protocol.world import match_accounts, secret_key_of
 
 from pv4fad.errors import BudgetError, DataError, OrderError
-from pv4fad.parties.scoring_tables import AskedSet
+from pv4fad.protocol.score.inputs import AskedSet
 
 ASKED = AskedSet((1, 2), True)
 N_NEW = 10

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pv4fad.he.ring import PLAIN_MODULI
-from pv4fad.protocol.leaves import blinded_leaves, masked_leaves, noisy_share
+from pv4fad.protocol.compare.steps import blinded_leaves, masked_leaves
+from pv4fad.protocol.count.steps import noisy_share
 from pv4fad.randomness import secret_residues
 
 

@@ -12,6 +12,7 @@ from tests.protocol.world import bank_name, make_world
 
 from pv4fad.he.keys import Decryptor
 from pv4fad.he.ring import Ring
+from pv4fad.protocol.match.state import BankShares, OpenedBlock, PlacedTable
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +23,9 @@ def run() -> Recording:
 def plain_join(run: Recording, bank: int, table_id: str) -> np.ndarray:
     """(atoms, bins): which account of the payment network is at this bank with which atom."""
     world = run.world
-    table = world.arrays(world.federation.payment_network, f"table/{table_id}")
-    joined = np.zeros((world.parameters.sizes.n_atoms, len(table["words"])), np.int64)
-    for key, where in zip(table["keys"], table["bins"], strict=True):
+    table = world.record(world.federation.payment_network, PlacedTable, table_id)
+    joined = np.zeros((world.parameters.sizes.n_atoms, len(table.words)), np.int64)
+    for key, where in zip(table.keys, table.bins, strict=True):
         owner, bare = world.case.keys[key]
         if owner in (bank, UNKNOWN) and (bank, bare) in world.case.records:
             joined[list(world.case.records[bank, bare]), where] = 1
@@ -36,8 +37,8 @@ def shared_join(run: Recording, bank: int, table_id: str) -> np.ndarray:
     world, name = run.world, bank_name(bank)
     network, secret = world.federation.payment_network, bank_key(run, name)
     ring, decryptor = Ring.of(secret.ring), Decryptor(secret)
-    u = world.arrays(network, f"opened/{name}/{table_id}/0")["u"].astype(np.int64)
-    data = run.record(network, f"shares/{name}/{table_id}/0")
+    u = world.record(network, OpenedBlock, name, table_id, 0).u.astype(np.int64)
+    data = world.record(network, BankShares, name, table_id, 0).data
     level = secret.ring.n_data_primes
     size = ring.ciphertext_bytes(level)
     ciphertexts = [data[start : start + size] for start in range(0, len(data), size)]
@@ -58,9 +59,9 @@ def test_every_bin_of_every_atom_is_shared_as_the_plain_join_has_it(run, bank, b
 def test_what_is_not_there_matches_nothing(run):
     """The run has empty bins, ids that no bank has, ids at another bank, and outsiders."""
     joined = plain_join(run, 0, "broadcast")
-    table = run.world.arrays(run.world.federation.payment_network, "table/broadcast")
-    assert (~joined[:, table["bins"]].any(axis=0)).sum() > 5, "all accounts match"
-    assert len(table["bins"]) < joined.shape[1], "no bin is empty"
+    table = run.world.record(run.world.federation.payment_network, PlacedTable, "broadcast")
+    assert (~joined[:, table.bins].any(axis=0)).sum() > 5, "all accounts match"
+    assert len(table.bins) < joined.shape[1], "no bin is empty"
 
 
 def test_several_accounts_of_a_bank_share_a_bin():

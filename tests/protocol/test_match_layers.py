@@ -9,8 +9,8 @@ from pv4fad.hashing.codewords import ConstantWeightCode
 from pv4fad.he.circuits import FEW_ACCOUNTS
 from pv4fad.he.keys import Decryptor, Evaluator, generate_keys
 from pv4fad.he.ring import Ring, match_ring
-from pv4fad.parties.bank_match import MatchBlock, sum_blocks
-from pv4fad.protocol.match import PlanesJob, encrypt_planes, n_shared_layers
+from pv4fad.protocol.match.bank import MatchBlock, sum_blocks
+from pv4fad.protocol.match.steps import PlanesJob, encrypt_planes, n_shared_layers
 from pv4fad.workers import WorkerPool
 
 T = 65537

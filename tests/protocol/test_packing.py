@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pv4fad.hashing.table_size import BLOCK_SIZE, TableLayout
-from pv4fad.protocol.packing import lanes
+from pv4fad.protocol.count.packing import lanes
 
 DEGREE = 8192
 

@@ -9,11 +9,13 @@ from tests.protocol.world import scoring_input
 
 from pv4fad.errors import OrderError, ProtocolError
 from pv4fad.evidence.trusted import trusted_bits
-from pv4fad.parties import network_queries
-from pv4fad.parties.scoring_tables import AskedSet, Round, ScoringInput
-from pv4fad.protocol.score import bit_queries
-from pv4fad.protocol.scoring_messages import ScoreReply
+from pv4fad.protocol.match.state import OpenedBlock, PlacedTable
+from pv4fad.protocol.score import queries as network_queries
+from pv4fad.protocol.score.inputs import AskedSet, Round, ScoringInput
+from pv4fad.protocol.score.messages import ScoreReply
+from pv4fad.protocol.score.steps import bit_queries
 from pv4fad.protocol.wire import decode
+from pv4fad.store.records import Records
 
 OF_CLASSES = (AskedSet((2,), False), AskedSet((2,), True), AskedSet((1, 2), True))
 WITHOUT_ABSENT = (AskedSet((1,), False), AskedSet((0, 1), False))
@@ -80,9 +82,9 @@ def test_only_slots_that_are_asked_about_have_coefficients(monkeypatch):
                 np.concatenate([getattr(job, name)[0] for job in blocks], axis=-1)
                 for name in ("votes_sets", "votes_rest")
             )
-            table = world.arrays(world.federation.payment_network, f"table/{table_id}")
-            bins = np.sort(table["bins"][np.isin(table["keys"], asked)])
-            assert 0 < len(bins) < len(table["bins"])
+            table = world.record(world.federation.payment_network, PlacedTable, table_id)
+            bins = np.sort(table.bins[np.isin(table.keys, asked)])
+            assert 0 < len(bins) < len(table.bins)
             assert np.array_equal(np.flatnonzero(factors.any(axis=0)), bins)
             of_absent = bins if one.absent and number != 3 else []
             assert np.array_equal(np.flatnonzero(constant), of_absent)
@@ -93,11 +95,11 @@ def test_absent_and_ordinary_cannot_be_told_apart_where_they_are_the_same():
     world = trained_class_world(5, n_banks=2, mode="mixed", absent="ordinary")
     assert world.parameters.sizes.n_atoms == 2
     network = world.federation.payment_network
-    opened = [one for one in network.store.keys("run/") if "/opened/" in one]
+    with network.store.transaction() as tx:
+        records = Records(tx, world.parameters.run_id)
+        opened = [records.get(OpenedBlock, *place) for place in records.places(OpenedBlock)]
     assert opened
-    for name in opened:
-        short = name.removeprefix(f"run/{world.parameters.run_id}/")
-        assert len(world.arrays(network, short)["u"]) == 2
+    assert {len(block.u) for block in opened} == {2}
     present = {bare for (_, bare), atom in world.records.items() if atom == -1}
     assert present, "no ordinary account"
 
@@ -158,7 +160,7 @@ def test_an_answer_that_is_no_bit_is_refused(slot):
     world = make_class_world(6, n_banks=1)
     world.train()
     (bank,), network = world.federation.banks, world.federation.payment_network
-    bins = world.arrays(network, "table/bank01")["bins"]
+    bins = world.record(network, PlacedTable, "bank01").bins
     used = int(bins[0])
     free = int(np.setdiff1d(np.arange(100), bins)[0])
     handle, where = bank.handle, used if slot == "asked about" else free

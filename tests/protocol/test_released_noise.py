@@ -15,8 +15,9 @@ from tests.protocol.recording import Recording, record
 from tests.protocol.test_views import of_kind, sent_with
 
 import pv4fad.parties.bank
-from pv4fad.parties.bank_release import draw_noise
-from pv4fad.protocol.messages import NoisyCounts, NoisySums
+from pv4fad.protocol.count.bank import draw_noise
+from pv4fad.protocol.count.messages import NoisyCounts, NoisySums
+from pv4fad.protocol.count.state import OwnSums
 
 RELEASES = 40
 Z = 5.0  # a false alarm in 1.7 million looks
@@ -35,7 +36,7 @@ def released_noise(run: Recording) -> np.ndarray:
     """Of `RELEASES` releases, all counts: what the payment network would get, less the truth."""
     parameters, truth = run.world.parameters, run.world.true_counts().ravel()
     (event,) = run.of(NoisyCounts)
-    p = run.arrays_before(event, "sums")["p"].ravel()
+    p = run.before(event, OwnSums).p.ravel()
     t = np.uint64(parameters.plain_modulus)
     last = sent_with(run, NoisySums)
     drawn = []

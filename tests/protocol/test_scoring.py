@@ -16,8 +16,10 @@ from tests.protocol.world import (
 )
 
 from pv4fad.errors import OrderError
-from pv4fad.parties.scoring_tables import AskedSet, Round
 from pv4fad.payments.schema import FLAG_CODES
+from pv4fad.protocol.score.inputs import AskedSet, Round
+from pv4fad.protocol.score.state import EncryptedLabelShares, OpenedSets, SetMasks
+from pv4fad.store.records import Records
 
 # Mixed: a table for each bank, and one that all banks get.
 MIXED = {"seed": 6, "n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}
@@ -117,10 +119,16 @@ def test_after_a_new_match_the_labels_are_sent_anew_under_new_keys(world):
     assert np.array_equal(score(world, case), expected)
     for bank, key in zip(world.federation.banks, old_keys, strict=True):
         assert key not in bank.store._records.values()
-        assert not bank.store.keys(f"run/{run_id}/opened sets/")
+        assert not kept(bank, run_id, OpenedSets)
     network = world.federation.payment_network
-    assert not network.store.keys(f"run/{run_id}/labels/")
-    assert not network.store.keys(f"run/{run_id}/set masks/")
+    assert not kept(network, run_id, EncryptedLabelShares)
+    assert not kept(network, run_id, SetMasks)
+
+
+def kept(party, run_id: str, kind) -> list:
+    """The places of a party's records of a kind, with training."""
+    with party.store.transaction() as tx:
+        return list(Records(tx, run_id).places(kind))
 
 
 def test_a_sealed_model_answers_no_questions(one_bank):

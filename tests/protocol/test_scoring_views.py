@@ -26,16 +26,19 @@ from tests.protocol.uniformity import are_uniform_and_fresh
 from tests.protocol.world import World, scoring_input
 
 import pv4fad.he.sanitise
-import pv4fad.parties.bank_scoring
-import pv4fad.protocol.score
+import pv4fad.protocol.score.bank
+import pv4fad.protocol.score.steps
 from pv4fad.forest.tree import Side
 from pv4fad.forest.votes import reached_groups
 from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
-from pv4fad.parties.scoring_tables import ShareBlocks
+from pv4fad.protocol.match.network import ShareBlocks
 from pv4fad.protocol.parameters import digest_of
-from pv4fad.protocol.scoring_messages import BlindedSetShares, ScoreQuery, ScoreReply
+from pv4fad.protocol.propose.state import OwnKeys
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.score.messages import BlindedSetShares, ScoreQuery, ScoreReply
+from pv4fad.protocol.score.state import OpenedSets, Totals
+from pv4fad.store.records import Records
 
 SEALED = {"n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}
 LAYERS = 2
@@ -94,7 +97,7 @@ def test_kinds_order_and_sizes_of_messages_do_not_depend_on_anybodys_data(run):
 
 def bank_key(run: Recording, name: str) -> SecretKey:
     (bank,) = (one for one in run.world.federation.banks if one.name == name)
-    return SecretKey(run.world.parameters.share_ring, run.record(bank, "own secret key"))
+    return run.world.record(bank, OwnKeys).secret_key(run.world.parameters.share_ring)
 
 
 def set_share_ciphertexts(run, answers):
@@ -126,7 +129,7 @@ def set_masks(run, answers):
     sets = run.world.case.forest.distinct_sets
     v = opened(*set_share_ciphertexts(run, answers))
     with run.world.federation.payment_network.store.transaction() as tx:
-        records = RunRecords(tx, parameters.run_id)
+        records = Records(tx, parameters.run_id)
         blocks = ShareBlocks(parameters, parameters.table(table_id), bank, records)
         s = [
             np.stack(
@@ -152,8 +155,7 @@ def bank_answers(run, answers):
     bank, table_id = query.address.receiver, query.address.table_id
     (party,) = (one for one in run.world.federation.banks if one.name == bank)
     parameters = run.world.parameters
-    with party.store.transaction() as tx:
-        v = RunRecords(tx, parameters.run_id).get_arrays(f"opened sets/{table_id}")["v"]
+    v = run.world.record(party, OpenedSets, table_id).v
     t, n_sets = parameters.plain_modulus, v.shape[1]
     slots = opened(*query_ciphertexts(run, answers)).astype(np.int64)
     slots = slots.reshape(len(v), LAYERS, n_sets + 1, -1)
@@ -166,7 +168,6 @@ def votes_of_one_bank(run, answers):
     """What payment network and aggregator together could compute of one bank's answers."""
     reply = of_kind(answers, ScoreReply)
     here = reply.address
-    name = f"totals/{here.table_id}/{here.index}"
     run_id, t = run.world.parameters.run_id, run.world.parameters.plain_modulus
     (asked,) = (
         event
@@ -181,8 +182,8 @@ def votes_of_one_bank(run, answers):
         party = asked.party()
         party.store._records = dict(records)
         with party.store.transaction() as tx:
-            found = RunRecords(tx, run_id, BATCH).find_arrays(name)
-            return 0 if found is None else found["totals"].astype(np.int64).ravel()
+            found = Records(tx, run_id, BATCH).find(Totals, here.table_id, here.index)
+            return 0 if found is None else found.totals.astype(np.int64).ravel()
 
     added = offsets(asked.after) - offsets(asked.before)
     return ((added + reply.residues.astype(np.int64)) % t).reshape(LAYERS, -1)
@@ -256,7 +257,7 @@ def without(rows_of_mask: Callable[[int], bool]) -> Callable[..., np.ndarray]:
 
 
 MASKS = {
-    "n of the sets": (pv4fad.protocol.score, "secret_residues", no_residues, set_masks),
+    "n of the sets": (pv4fad.protocol.score.steps, "secret_residues", no_residues, set_masks),
     "m of the labels": (
         pv4fad.protocol.score,
         "_fresh",
@@ -269,7 +270,7 @@ MASKS = {
         without(lambda rows: rows == LAYERS),
         bank_answers,
     ),
-    "pairwise masks": (pv4fad.parties.bank_scoring, "pairwise_mask", no_mask, votes_of_one_bank),
+    "pairwise masks": (pv4fad.protocol.score.bank, "pairwise_mask", no_mask, votes_of_one_bank),
 }
 
 
@@ -304,7 +305,7 @@ def test_a_query_that_is_made_anew_has_new_masks(run):
 def test_no_mask_is_used_twice_and_all_are_bound_to_the_parameters(monkeypatch):
     """Two answers under one mask would tell their difference."""
     world = again(trained(seed=6, **SEALED))
-    made = spy_on_masks(monkeypatch, pv4fad.parties.bank_scoring)
+    made = spy_on_masks(monkeypatch, pv4fad.protocol.score.bank)
     data = scoring_input(world, rows_of(world.case, few(world)))
     for _ in range(2):
         world.federation.score(world.parameters.run_id, data)

@@ -28,10 +28,15 @@ from tests.protocol.uniformity import is_uniform
 from pv4fad.he.keys import Encryptor, Evaluator, PublicKey
 from pv4fad.he.ring import Ring
 from pv4fad.he.sanitise import Sanitiser
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
-from pv4fad.protocol.messages import MaskedProducts, NoisyCounts, NoisySums
-from pv4fad.protocol.scoring_messages import ScoreQuery, ScoreReply
+from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
+from pv4fad.protocol.count.state import OwnSums
+from pv4fad.protocol.match.state import PlacedTable
+from pv4fad.protocol.propose.state import OwnKeys
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
+from pv4fad.protocol.score.state import Totals
 from pv4fad.randomness import secret_residues
+from pv4fad.store.records import Records
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +48,7 @@ def test_what_the_payment_network_gets_in_training_follows_from_the_noisy_counts
     """V = count − p: the simulator of `Train` needs the noisy counts and the own share p."""
     parameters = run.world.parameters
     (event,) = run.of(NoisyCounts)
-    p = run.arrays_before(event, "sums")["p"].astype(np.int64)
+    p = run.before(event, OwnSums).p.astype(np.int64)
     ideal = run.world.true_counts() + run.injected.reshape(p.shape)
     simulated = (ideal - p) % parameters.plain_modulus
     assert np.array_equal(event.message.residues, simulated.ravel().astype(np.uint64))
@@ -62,9 +67,9 @@ def test_what_the_payment_network_gets_in_a_round_follows_from_the_bits(run):
     for reply in replies:
         table_id = reply.address.table_id
         own = own_part(run, table_id)
-        table = world.arrays(world.federation.payment_network, f"table/{table_id}")
+        table = world.record(world.federation.payment_network, PlacedTable, table_id)
         ideal = np.zeros(len(own), np.int64)
-        for key, place in zip(table["keys"], table["bins"], strict=True):
+        for key, place in zip(table.keys, table.bins, strict=True):
             ideal[place] = bit_of.get(int(key), 0)
         simulated = (ideal - own) % t
         assert np.array_equal(reply.residues.astype(np.int64), simulated)
@@ -88,8 +93,8 @@ def _totals(event, records: dict[str, bytes], run_id: str, table_id: str) -> np.
     party = event.party()
     party.store._records = dict(records)
     with party.store.transaction() as tx:
-        found = RunRecords(tx, run_id, 1).find_arrays(f"totals/{table_id}/0")
-    return 0 if found is None else found["totals"].astype(np.int64).ravel()
+        found = Records(tx, run_id, 1).find(Totals, table_id, 0)
+    return 0 if found is None else found.totals.astype(np.int64).ravel()
 
 
 # Banks and aggregator: a view that is drawn without any data.
@@ -99,7 +104,7 @@ def simulated_bank_view(run, message) -> list[bytes]:
     """Sanitised encryptions of uniform slots under the bank's key, as many as the message has."""
     parameters = run.world.parameters
     (bank,) = (one for one in run.world.federation.banks if one.name == message.address.receiver)
-    public = PublicKey(parameters.share_ring, run.record(bank, "own public key"))
+    public = PublicKey(parameters.share_ring, run.world.record(bank, OwnKeys).public)
     ring = Ring.of(parameters.share_ring)
     sanitiser = Sanitiser(public, parameters.bounds["linear"].flood)
     made = []

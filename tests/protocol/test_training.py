@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from tests.protocol.world import MODES, KnownNoiseBank, make_world
 
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import stored_forest
+from pv4fad.protocol.propose.state import StoredTrees
 from pv4fad.workers import WorkerPool
 
 # Two banks with a table for each and a broadcast table: `test_views`.  Everything: slow, below.
@@ -30,9 +29,9 @@ def check_equal_to_the_trusted_third_party(world, noise=None) -> None:
     assert not labels.all()
     network = world.federation.payment_network
     green = world.oracle.green_labels(world.case.codes, world.case.labels, (1, 2))
-    assert np.array_equal(world.arrays(network, "green labels")["labels"], green)
-    with network.store.transaction() as tx:
-        assert stored_forest(RunRecords(tx, world.parameters.run_id)) == world.case.forest
+    trees = world.record(network, StoredTrees).trees()
+    assert np.array_equal(trees.green_labels, green)
+    assert trees.forest == world.case.forest
 
 
 @pytest.mark.parametrize(("n_banks", "mode", "n_sets", "model"), CASES)

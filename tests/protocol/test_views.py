@@ -14,21 +14,20 @@ from tests.protocol.uniformity import are_uniform_and_fresh, is_uniform
 
 import pv4fad.he.sanitise
 import pv4fad.parties.aggregator
-import pv4fad.parties.bank
-import pv4fad.protocol.count
-import pv4fad.protocol.match
+import pv4fad.protocol.count.bank
+import pv4fad.protocol.count.steps
+import pv4fad.protocol.match.steps
 from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
-from pv4fad.protocol.leaves import masked_leaves
-from pv4fad.protocol.messages import (
-    BlindedIndicators,
-    BlindedSums,
-    LabelMasks,
-    MaskedProducts,
-    NoisySums,
-    SharedLabels,
-)
+from pv4fad.protocol.compare.messages import BlindedSums, LabelMasks, SharedLabels
+from pv4fad.protocol.compare.state import Blinding, LabelShare, MaskBlock, MaskedLeaves
+from pv4fad.protocol.compare.steps import masked_leaves
+from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
+from pv4fad.protocol.count.state import OwnSums, SumsSoFar
+from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import digest_of
+from pv4fad.protocol.propose.state import CountedAccounts, NetworkKeys, OwnKeys
+from pv4fad.protocol.state import Proposal
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +64,12 @@ def of_kind(answers, kind):
 
 def network_key(run) -> SecretKey:
     network = run.world.federation.payment_network
-    return SecretKey(run.world.parameters.match_ring, run.record(network, "secret key"))
+    return run.world.record(network, NetworkKeys).secret_key(run.world.parameters.match_ring)
 
 
 def bank_key(run, name: str) -> SecretKey:
     (bank,) = (one for one in run.world.federation.banks if one.name == name)
-    return SecretKey(run.world.parameters.share_ring, run.record(bank, "own secret key"))
+    return run.world.record(bank, OwnKeys).secret_key(run.world.parameters.share_ring)
 
 
 def opened(ciphertexts, secret: SecretKey) -> np.ndarray:
@@ -114,7 +113,7 @@ def noisy_sums(run, answers):
 def masked_leaf_sums(run, answers):
     """w = D + r of every leaf, at the payment network."""
     (event,) = run.of(BlindedSums)
-    p, n_path = run.arrays_before(event, "sums")["p"], run.arrays_before(event, "counts")["n_path"]
+    p, n_path = run.before(event, OwnSums).p, run.before(event, CountedAccounts).n_path
     blinded = of_kind(answers, BlindedSums).residues
     return masked_leaves(blinded, p, n_path, run.world.parameters.plain_modulus).reshape(1, -1)
 
@@ -131,7 +130,7 @@ def own_share_for(run, bank: str) -> np.ndarray:
     mine = [event for event in run.events if event.message.address.sender == bank]
     mine = [event for event in mine if event.receiver.name == "payment-network"]
     mine = [event for event in mine if event.message.address.epoch == 0]  # of training
-    before, after = (run.arrays_before(event, "sums")["p"] for event in (mine[1], mine[-1]))
+    before, after = (run.before(event, OwnSums).p for event in (mine[1], mine[-1]))
     return ((after + t - before) % t).ravel()
 
 
@@ -225,9 +224,19 @@ def no_flood(ring, flood):
 
 
 MASKS = {
-    "s of the match": (pv4fad.protocol.match, "secret_residues", no_residues, opened_indicators),
-    "ρ of the count": (pv4fad.protocol.count, "secret_residues", no_residues, opened_products),
-    "pairwise masks": (pv4fad.parties.bank, "pairwise_mask", no_mask, sums_per_bank),
+    "s of the match": (
+        pv4fad.protocol.match.steps,
+        "secret_residues",
+        no_residues,
+        opened_indicators,
+    ),
+    "ρ of the count": (
+        pv4fad.protocol.count.steps,
+        "secret_residues",
+        no_residues,
+        opened_products,
+    ),
+    "pairwise masks": (pv4fad.protocol.count.bank, "pairwise_mask", no_mask, sums_per_bank),
     "r of the comparison": (
         pv4fad.parties.aggregator,
         "secret_residues",
@@ -272,18 +281,18 @@ def test_what_would_tell_sums_or_labels_together_with_another_party_is_forgotten
     """An aggregator that is broken into later has nothing to add to the payment network's share."""
     federation = run.world.federation
     of_aggregator, of_network = (
-        {name.split("/")[2] for name in party.store.keys("run/")}
+        {name.split("/")[3] for name in party.store.keys("run/")}
         for party in (federation.aggregator, federation.payment_network)
     )
-    assert "parameters" in of_aggregator
-    assert not of_aggregator & {"sums", "blinding", "masks"}
-    assert "label share" in of_network
-    assert "masked leaves" not in of_network
+    assert Proposal.__name__ in of_aggregator
+    assert not of_aggregator & {kind.__name__ for kind in (SumsSoFar, Blinding, MaskBlock)}
+    assert LabelShare.__name__ in of_network
+    assert MaskedLeaves.__name__ not in of_network
 
 
 def test_masks_are_bound_to_the_parameters_that_a_bank_was_told(run, monkeypatch):
     """Banks that were told different things mask differently, and their sum is noise."""
-    made = spy_on_masks(monkeypatch, pv4fad.parties.bank)
+    made = spy_on_masks(monkeypatch, pv4fad.protocol.count.bank)
     banks = [bank.name for bank in run.world.federation.banks]
     for bank in banks:
         assert of_kind(run.of(MaskedProducts, bank)[-1].replayed(), NoisySums)

@@ -19,20 +19,24 @@ from pv4fad.forest.pairs import (
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.hashing.table_size import TableLayout
-from pv4fad.lead.federation import Federation, match_parameters, run_parameters
+from pv4fad.lead.federation import Federation
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
-from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.identity import Identity
-from pv4fad.parties.network_stages import TrainingInput, Trees
-from pv4fad.parties.party import RunRecords
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.parties.scoring_tables import ScoringInput
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.compare.state import BankLabelShare, LabelShare
+from pv4fad.protocol.count.state import BankSums, OwnSums
+from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput, Trees, match_parameters, run_parameters
+from pv4fad.protocol.propose.state import OwnKeys
+from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
+from pv4fad.protocol.score.inputs import ScoringInput
+from pv4fad.protocol.state import with_keys_in_use
 from pv4fad.protocol.tables import assign_tables
+from pv4fad.store.records import Records, stored
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool
 
@@ -72,17 +76,17 @@ class World:
     def train(self, observer=None) -> None:
         self.federation.train(self.parameters, self.data, observer)
 
-    def arrays(self, party, name: str) -> dict[str, np.ndarray]:
-        with party.store.transaction() as tx:
-            return RunRecords(tx, self.parameters.run_id).get_arrays(name)
+    def record(self, party, kind, *place, epoch: int = 0):
+        """A record of a party."""
+        return stored(party.store, self.parameters.run_id, kind, *place, epoch=epoch)
 
     def labels(self) -> np.ndarray:
         """The labels, from the shares of payment network and banks, or as released."""
         if self.parameters.mode == "released":
-            labels = self.arrays(self.federation.payment_network, "labels")["labels"]
+            labels = self.federation.payment_network.labels(self.parameters.run_id)
         else:
-            p = self.arrays(self.federation.payment_network, "label share")["p"]
-            b = self.arrays(self.federation.banks[0], "label share")["b"]
+            p = self.record(self.federation.payment_network, LabelShare).p
+            b = self.record(self.federation.banks[0], BankLabelShare).b
             labels = (p + b) % np.uint64(self.parameters.plain_modulus)
         return labels.reshape(self.case.forest.sizes.n_groups, -1)
 
@@ -105,8 +109,8 @@ class World:
     def counts(self) -> np.ndarray:
         """Σ_j (p_j − q_j), centred: what the counts are shared as."""
         t = self.parameters.plain_modulus
-        p = self.arrays(self.federation.payment_network, "sums")["p"].astype(np.int64)
-        q = sum(self.arrays(bank, "sums")["q"].astype(np.int64) for bank in self.federation.banks)
+        p = self.record(self.federation.payment_network, OwnSums).p.astype(np.int64)
+        q = sum(self.record(bank, BankSums).q.astype(np.int64) for bank in self.federation.banks)
         return (p - q.reshape(p.shape) + t // 2) % t - t // 2
 
 
@@ -306,8 +310,7 @@ def scoring_input(world: World, case: Case) -> ScoringInput:
 def secret_key_of(bank: Bank, run_id: str) -> bytes:
     """The key that a bank answers queries with now."""
     with bank.store.transaction() as tx:
-        training = RunRecords(tx, run_id)
-        return training.of_epoch(training.find_json("key epoch", 0)).get("own secret key")
+        return with_keys_in_use(Records(tx, run_id)).get(OwnKeys).secret
 
 
 def match_accounts(world, keys, *, replace: bool) -> None:
@@ -323,4 +326,4 @@ def match_accounts(world, keys, *, replace: bool) -> None:
     epoch = network.next_epoch(world.parameters.run_id)
     accounts = {bank.name: bank.n_accounts for bank in world.federation.banks}
     parameters, named = match_parameters(world.parameters, tables, accounts, epoch)
-    world.federation.rematch(parameters, named, replace=replace)
+    world.federation.match(parameters, named, replace=replace)

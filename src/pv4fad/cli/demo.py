@@ -6,10 +6,8 @@ Every step is a command line that is shown and then run, so that each can be typ
 from __future__ import annotations
 
 import shlex
-import shutil
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -18,9 +16,9 @@ import typer
 from rich.rule import Rule
 
 from pv4fad.cli.console import err, out
+from pv4fad.cli.demo_steps import fresh_folder, show_and_run
 from pv4fad.cli.demo_summary import summary
 from pv4fad.cli.federation_key import federation_passphrase
-from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.payments.challenge import scoring_splits
 from pv4fad.payments.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
@@ -64,7 +62,7 @@ def demo(
 ) -> None:
     """Generate data, train and score privately, compare, and write a report: two minutes."""
     started = time.monotonic()
-    _make_fresh(folder)
+    fresh_folder(folder, MARK, _ABOUT, "demo")
     out.print(
         "PV4FAD, with all parties on this machine: about two minutes on two cores. Nothing is"
         f" sent anywhere; everything is written to {folder}.",
@@ -77,13 +75,7 @@ def demo(
         out.print(step.why, markup=False)
         lines = step.lines
         for line in lines:
-            shown = f"$ pv4fad {shlex.join(line)}"
-            out.print(shown, style="bold", markup=False, soft_wrap=True)
-            # Whatever a command ends with, an interrupt too, nothing follows it.
-            with nullcontext() if step.shows_last and line is lines[-1] else out.capture():
-                code = root.main(line, prog_name="pv4fad", standalone_mode=False)
-            if code:
-                raise typer.Exit(code)
+            show_and_run(root, line, quiet=not (step.shows_last and line is lines[-1]))
     _conclude(folder)
     out.print(
         f"Done in {time.monotonic() - started:.0f} seconds. Each command can be"
@@ -103,7 +95,7 @@ def steps(folder: Path, transactions: int, banks: int) -> Iterator[Step]:
         (("generate", data, "--transactions", transactions, "--banks", banks, "--seed", 1),),
     )
     yield Step(
-        "Count everybody's accounts, seen by nobody",
+        "Count accounts without revealing anyone's data",
         "The payment network gets noisy counts, ε = 1: how many accounts that saw an anomaly, and"
         " how many others, are ordinary to their bank. With so few anomalies fewer counts with less"
         f" noise tell more, hence coarse. Each party has a folder of its own in {run}.",
@@ -157,17 +149,3 @@ def _conclude(folder: Path) -> None:
     out.print(f"All of this as a page, with the highest alerts: {report}", markup=False)
     words = ["report", run, data, "--joined", "--out", "FILE", "--key-file", folder / "key"]
     out.print(f"Again: pv4fad {shlex.join(map(str, words))}", markup=False, soft_wrap=True)
-
-
-def _make_fresh(folder: Path) -> None:
-    """An empty folder with our mark; what an earlier demo made is replaced, and nothing else."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise DataError(f"{folder}: is no folder; name another place: pv4fad demo FOLDER")
-    if folder.is_dir() and any(folder.iterdir()):
-        if not (folder / MARK).is_file():
-            raise DataError(
-                f"{folder}: holds files that no demo made; name another place: pv4fad demo FOLDER"
-            )
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).write_text(_ABOUT, encoding="utf-8")

@@ -54,15 +54,15 @@ def _private(content: ReportContent) -> str:
 
 
 def _found(evaluation: Evaluation) -> Table:
-    table = _plain("looked at", *(_HEADINGS[one.name] for one in evaluation.detectors))
-    budgets = [one.budgets for one in evaluation.detectors]
+    table = _plain("looked at", *(_HEADINGS[detector.name] for detector in evaluation.detectors))
+    budgets = [detector.budgets for detector in evaluation.detectors]
     rows = [(f"highest {at[0].alerts:,}", at) for at in zip(*budgets, strict=True)]
-    alerts = [one.alerts for one in evaluation.detectors if one.alerts is not None]
+    alerts = [found.alerts for found in evaluation.detectors if found.alerts is not None]
     if alerts:
         rows.append((f"its {alerts[0].alerts:,} alerts", tuple(alerts)))
     for name, found in rows:
         table.add_row(name, *(found_text(at, evaluation.anomalies) for at in found))
-    estimates = (estimate_text(one.average_precision) for one in evaluation.detectors)
+    estimates = (estimate_text(found.average_precision) for found in evaluation.detectors)
     table.add_row("avg precision", *estimates)
     return table
 
@@ -78,7 +78,7 @@ def _seen(content: ReportContent) -> Table:
         ("bank", _NOTHING),
         ("aggregator", _NOTHING),
     ):
-        size = sum(one.bytes for one in traffic if one.receiver == receiver)
+        size = sum(flow.bytes for flow in traffic if flow.receiver == receiver)
         name = "each bank" if receiver == "bank" else receiver.replace("-", " ")
         n_receivers = len(content.document.parameters.banks) if receiver == "bank" else 1
         table.add_row(name, size_text(size // n_receivers), can_tell)
@@ -93,9 +93,9 @@ def _cost(content: ReportContent) -> Table:
     for name, phases in costs.items():
         table.add_row(
             name,
-            f"{sum(one.seconds for one in phases):.0f}",
-            f"{sum(one.messages for one in phases):,}",
-            size_text(sum(one.bytes for one in phases)),
+            f"{sum(cost.seconds for cost in phases):.0f}",
+            f"{sum(cost.messages for cost in phases):,}",
+            size_text(sum(cost.bytes for cost in phases)),
         )
     return table
 

@@ -104,9 +104,7 @@ def command(
 
 def _require_svg(plot: Path) -> None:
     if plot.suffix != ".svg":
-        raise ParameterError(
-            f"{plot}: curves are drawn as SVG; choose a file name that ends in .svg"
-        )
+        raise ParameterError(f"{plot}: the curves are SVG; choose a file name that ends in .svg")
     require_new_file(plot)
 
 

@@ -7,32 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pv4fad.cli.console import err, out
 from pv4fad.evidence.cells import N_CELLS, N_HIT_CELLS, CountedAccounts
 from pv4fad.evidence.classes import CLASSES, counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
-from pv4fad.lead.federation import Federation, run_parameters
-from pv4fad.lead.prepare import cell_counts
-from pv4fad.parties.aggregator import Aggregator
-from pv4fad.parties.bank import Bank
-from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.identity import Identity
-from pv4fad.parties.network_stages import TrainingInput
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK, Party, RunRecords
+from pv4fad.lead.evidence_model import cell_counts
+from pv4fad.lead.simulate import simulate
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.parties.scoring_tables import AskedSet, Round, Tables
 from pv4fad.payments.identity import canonical_account, qualified_key
-from pv4fad.privacy.ledger import set_limit
-from pv4fad.protocol.scoring_messages import ScoreReply
+from pv4fad.protocol.count.state import BankSums, OwnSums
+from pv4fad.protocol.match.bank_accounts import BankRecords
+from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
+from pv4fad.protocol.score.inputs import AskedSet, Round
+from pv4fad.protocol.score.messages import ScoreReply
+from pv4fad.protocol.score.state import Totals
+from pv4fad.protocol.score.tables import Tables
 from pv4fad.protocol.tables import assign_tables
 from pv4fad.protocol.wire import Message
-from pv4fad.store.store import MemoryStore
+from pv4fad.store.records import Records, stored
 from pv4fad.workers import WorkerPool
 
 PAYMENTS = {"Ada": 0, "Ben": 0, "Cem": 1, "Dia": 1, "Eve": 1, "Fay": 1}
@@ -142,20 +137,20 @@ def by_the_federation() -> PrivateResult:
         absent="class",
     )
     pool = WorkerPool(0)  # one block per bank: done before worker processes would have started
-    network = PaymentNetwork(MemoryStore(PAYMENT_NETWORK), pool)
-    aggregator = Aggregator(AGGREGATOR, MemoryStore(AGGREGATOR), pool)
-    federation = Federation(network, _banks(pool), aggregator)
+    federation = simulate(_records(), pool, first_limit="none")
+    network = federation.payment_network
     watch = _Watch(network, parameters.run_id)
     federation.train(parameters, data, watch)
     questions = Round([_key(name) for name in ASKED], (QUESTION,), np.zeros(len(ASKED), np.int64))
     bits = federation.ask(parameters.run_id, questions, watch)
-    own = _arrays(network, parameters.run_id, "sums")["p"][_CELLS[1], 0]
+    own = stored(network.store, parameters.run_id, OwnSums).p[_CELLS[1], 0]
     first_sum = _CELLS[1] * parameters.sizes.n_sets
-    theirs = [_arrays(bank, parameters.run_id, "sums")["q"][first_sum] for bank in federation.banks]
+    run_id = parameters.run_id
+    theirs = [stored(bank.store, run_id, BankSums).q[first_sum] for bank in federation.banks]
     counts = network.counts(parameters.run_id)[list(_CELLS)]
     return PrivateResult(
         Found(counts.tolist(), bits.tolist()),
-        [int(one) for one in (own, *theirs)],
+        [int(share) for share in (own, *theirs)],
         watch.answer,
         parameters.plain_modulus,
         watch.sizes,
@@ -175,32 +170,23 @@ class _Watch:
         if isinstance(message, ScoreReply) and message.address.sender == _BANK_OF[ASKED[-1]]:
             here = message.address
             with self._network.store.transaction() as tx:
-                training = RunRecords(tx, self._run_id)
+                training = Records(tx, self._run_id)
                 place = Tables(training).places_of([_key(ASKED[-1])])[0, 1]
                 batch = training.of_epoch(here.epoch)
-                own = batch.get_arrays(f"totals/{here.table_id}/0")["totals"][0, place]
+                own = batch.get(Totals, here.table_id, 0).totals[0, place]
             self.answer = Uniform(int(own), int(message.residues[place]))
 
 
-def _banks(pool: WorkerPool) -> list[Bank]:
-    identities = {bank: Identity.generate(bank) for bank in ACCOUNTS}
-    signing_keys = {bank: one.public().signing_key for bank, one in identities.items()}
-    banks = []
-    for bank, accounts in ACCOUNTS.items():
-        store = MemoryStore(bank)
-        with store.transaction() as tx:
-            set_limit(tx, "none", datetime.now(UTC))
-        records = BankRecords(
+def _records() -> dict[str, BankRecords]:
+    return {
+        bank: BankRecords(
             tuple(qualified_key(BICS[bank], name) for name in accounts),
             tuple(canonical_account(name).encode() for name in accounts),
-            np.array([[_atom(one)] for one in accounts.values()], np.int16),
+            np.array([[_atom(flag)] for flag in accounts.values()], np.int16),
             "example",
         )
-        identity = identities[bank]
-        banks.append(
-            Bank(bank, store, pool, records=records, identity=identity, signing_keys=signing_keys)
-        )
-    return banks
+        for bank, accounts in ACCOUNTS.items()
+    }
 
 
 def _atom(name: str) -> int:
@@ -209,11 +195,6 @@ def _atom(name: str) -> int:
 
 def _key(name: str) -> tuple[str, str]:
     return BICS[_BANK_OF[name]], canonical_account(name)
-
-
-def _arrays(party: Party, run_id: str, name: str) -> dict[str, NDArray[Any]]:
-    with party.store.transaction() as tx:
-        return RunRecords(tx, run_id).get_arrays(name)
 
 
 def example() -> None:

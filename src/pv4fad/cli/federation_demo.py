@@ -25,9 +25,9 @@ from pv4fad.cli.console import out
 from pv4fad.cli.learned import learned_lines
 from pv4fad.errors import DataError, StoreError
 from pv4fad.flower.processes import free_ports
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.payments.challenge import bank_client_id, transactions_file
 from pv4fad.payments.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.run.scoring_record import read_record
 
 MARK = "made-by-pv4fad-demo-federated.txt"

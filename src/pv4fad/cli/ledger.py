@@ -14,10 +14,10 @@ from rich.table import Table
 from pv4fad.cli.console import out, print_json
 from pv4fad.cli.federation_key import given_passphrase
 from pv4fad.errors import StoreError
-from pv4fad.parties.party import BANK, role_of
 from pv4fad.privacy.effective import WARN_ABOVE, guessing_bound, is_weak
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon, upper_text
 from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit
+from pv4fad.protocol.roles import BANK, role_of
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.file import party_of
 

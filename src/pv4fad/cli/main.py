@@ -21,11 +21,10 @@ from pv4fad.cli import (
     federation_commands,
     federation_demo,
     generate,
-    keys,
     ledger,
-    match,
     params,
     party,
+    refresh,
     report,
     score,
     train,
@@ -44,8 +43,6 @@ app = typer.Typer(
 bench.add_to(app)
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")
-app.add_typer(match.app, name="match")
-app.add_typer(keys.app, name="keys")
 app.add_typer(party.app, name="party")
 app.add_typer(federation_commands.app, name="federation")
 app.command()(demo.demo)
@@ -55,6 +52,7 @@ app.command("generate")(generate.command)
 app.command("params")(params.command)
 app.command("train")(train.command)
 app.command("score")(score.command)
+app.command("refresh")(refresh.command)
 app.command("verify")(verify.command)
 app.command("evaluate")(evaluate.command)
 app.command("report")(report.command)
@@ -95,10 +93,10 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         fail("interrupted", 130)
     except OSError as error:
-        fail(escape(_text_of(error)), 2)
+        fail(escape(_error_text(error)), 2)
 
 
-def _text_of(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     """Where and what, and what to do about a full disk."""
     where = f"{error.filename}: " if error.filename else ""
     full = error.errno == errno.ENOSPC or "No space left" in str(error)

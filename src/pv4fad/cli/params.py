@@ -20,7 +20,7 @@ from pv4fad.he.keys import generate_keys
 from pv4fad.he.noise import FAILURE_BITS, POLYNOMIAL_BITS
 from pv4fad.he.ring import PLAIN_MODULI, Ring, RingParameters, most_bits
 from pv4fad.privacy.effective import default_honest_banks
-from pv4fad.protocol.compare import digit_bases
+from pv4fad.protocol.compare.steps import digit_bases
 from pv4fad.protocol.parameters import (
     LOG2_DISTANCE,
     LOG2_FALSE_MATCH,
@@ -32,7 +32,7 @@ from pv4fad.protocol.parameters import (
     TablePlan,
     count_sizes,
 )
-from pv4fad.protocol.scoring_plan import ScoringPlan
+from pv4fad.protocol.score.plan import ScoringPlan
 from pv4fad.protocol.tables import padded
 
 _MOST = 10**9  # accounts

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from pv4fad.cli.console import err
 from pv4fad.report.words import size_text
-from pv4fad.run.meter import PHASES, PREPARE, PhaseCost, Progress, Report
+from pv4fad.run.meter import PREPARE, PhaseCost, Progress, Report
 
 
 @contextmanager
-def phase_display(phases: Sequence[str] = PHASES) -> Iterator[Report]:
+def phase_display(phases: Sequence[str]) -> Iterator[Report]:
     """Shows every phase with messages, bytes and seconds, on standard error."""
     if not err.is_terminal:
         yield _Lines()
@@ -33,12 +33,12 @@ class _Lines:
     """One line when a phase is done; phases of several banks overlap."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def __call__(self, progress: Progress) -> None:
         phase = progress.cost.phase
-        if phase not in self._told and progress.is_over:
-            self._told.add(phase)
+        if phase not in self._printed and progress.is_over:
+            self._printed.add(phase)
             err.print(f"{phase:<8} {cost_text(progress)}", markup=False, soft_wrap=True)
 
 

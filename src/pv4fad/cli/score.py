@@ -14,13 +14,14 @@ from pv4fad.cli.learned import learned_lines
 from pv4fad.cli.phases import cost_table, phase_display
 from pv4fad.errors import BudgetError, WorkerError
 from pv4fad.files import require_new_file
-from pv4fad.lead.score import How, Scored, score
-from pv4fad.lead.site import Site
-from pv4fad.lead.trained_run import Batching
-from pv4fad.parties.bank_scoring import DEFAULT_LAYERS_PER_DAY
+from pv4fad.lead.asking import Batching
+from pv4fad.lead.on_disk import score
+from pv4fad.lead.score import How, Scored
+from pv4fad.lead.simulate import Site
 from pv4fad.payments.challenge import scoring_splits
+from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.run.folder import RunFolder
-from pv4fad.run.scoring_meter import SCORING_PHASES
+from pv4fad.run.meter import SCORING_PHASES
 from pv4fad.run.scoring_record import read_record
 
 
@@ -80,7 +81,7 @@ def command(
     in every call, whether there are any or not.  If it is interrupted, the same command carries on.
     """
     target = RunFolder(run)
-    target.require_finished()
+    outside_the_claim = target.require_finished().privacy.outside_the_claim
     require_new_file(predictions)
     read_record(predictions)  # of a call that was killed just before the predictions, or none
     how = How(alert_share, Batching(batch, layers))
@@ -92,23 +93,22 @@ def command(
         with phase_display(SCORING_PHASES) as report:
             scored = score(splits, target, predictions, site, how=how, report=report)
     except (BudgetError, WorkerError, OSError, KeyboardInterrupt):
-        err.print("Not finished; the same command carries on where it was.", soft_wrap=True)
+        err.print("Not finished; repeat the command to carry on.", soft_wrap=True)
         raise
     if as_json:
-        print_json(_summary(scored, predictions))
+        print_json(_summary(scored, predictions) | {"outside_the_claim": outside_the_claim})
         return
-    out.print(cost_table(scored.phases))
+    out.print(cost_table(scored.record.phases))
     for line in learned_lines(scored.record):
         out.print(escape(line), soft_wrap=True)
-    out.print(escape(scored.document.privacy.outside_the_claim), soft_wrap=True)
-    out.print(escape(f"{scored.transactions:,} predictions are in {predictions}."), soft_wrap=True)
+    out.print(escape(outside_the_claim), soft_wrap=True)
+    out.print(escape(f"{scored.table.height:,} predictions are in {predictions}."), soft_wrap=True)
 
 
 def _summary(scored: Scored, predictions: Path) -> dict[str, object]:
     record = scored.record.model_dump(mode="json", exclude={"traffic", "format", "version"})
     return record | {
         "predictions": str(predictions),
-        "transactions": scored.transactions,
+        "transactions": scored.table.height,
         "layers": scored.layers,
-        "outside_the_claim": scored.document.privacy.outside_the_claim,
     }

@@ -14,14 +14,15 @@ from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
 from pv4fad.cli.phases import cost_table, phase_display
 from pv4fad.errors import ParameterError
+from pv4fad.lead.on_disk import resume, train
 from pv4fad.lead.settings import TrainingOptions, TrainingSettings, read_options
-from pv4fad.lead.site import Site
-from pv4fad.lead.train import resume, train
+from pv4fad.lead.simulate import Site
 from pv4fad.payments.challenge import training_split
 from pv4fad.privacy.effective import guessing_bound, is_weak
 from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
+from pv4fad.run.meter import TRAINING_PHASES
 
 NO_PRIVACY = (
     "ε is none: NO NOISE, NO PRIVACY.\nThe payment network gets exact counts, which can reveal any"
@@ -144,13 +145,13 @@ def command(
     if not carry_on and not target.is_unfinished:
         target.require_new()
     split = training_split(folder, options.scenario)
-    # Of a run that did not begin, the banks have their ledgers already.
+    # An unfinished run has made the banks' ledgers already.
     _announce(options, new=not carry_on and not target.is_unfinished)
     site = Site(
         federation_passphrase(key_file, new=not carry_on), options.exact_bank_limit, options.workers
     )
     try:
-        with phase_display() as report:
+        with phase_display(TRAINING_PHASES) as report:
             if carry_on:
                 settings = {
                     name: value
@@ -161,7 +162,7 @@ def command(
             else:
                 document = train(split, target, options.settings(), site, report)
     except BaseException:
-        _say_how_to_go_on(target, folder, key_file)
+        _print_how_to_carry_on(target, folder, key_file)
         raise
     if as_json:
         print_json(document.model_dump(mode="json"))
@@ -187,8 +188,8 @@ def _announce(options: TrainingOptions, *, new: bool) -> None:
     elif is_weak(options.exact_epsilon):
         chance = guessing_bound(options.exact_epsilon)
         err.print(
-            f"[bold yellow]ε = {options.epsilon} is weak protection: who was undecided about a"
-            f" record before may guess right with a probability of up to {chance:.0%}.[/]",
+            f"[bold yellow]ε = {options.epsilon} is weak protection: somebody who was undecided"
+            f" about a record may guess right with a probability of up to {chance:.0%}.[/]",
             soft_wrap=True,
         )
     text = "This command plays all parties."
@@ -202,7 +203,7 @@ def _announce(options: TrainingOptions, *, new: bool) -> None:
     err.print(f"[bold yellow]{text}[/]", soft_wrap=True)
 
 
-def _say_how_to_go_on(target: RunFolder, folder: Path, key_file: Path | None) -> None:
+def _print_how_to_carry_on(target: RunFolder, folder: Path, key_file: Path | None) -> None:
     document = target.read()
     if document is None or document.state == "finished":
         return

@@ -65,9 +65,10 @@ def command(
 
 def _print(result: Verification) -> None:
     table = Table("compared with the trusted third party", "equal", "of")
-    for one in (*result.exact, *result.noisy):
-        table.add_row(one.what, f"{one.equal:,}", f"{one.total:,}")
+    comparisons = (*result.exact, *result.noisy)
+    for compared in comparisons:
+        table.add_row(compared.what, f"{compared.equal:,}", f"{compared.total:,}")
     out.print(table)
     if result.all_equal and not result.has_noise:
-        total = sum(one.total for one in (*result.exact, *result.noisy))
+        total = sum(compared.total for compared in comparisons)
         out.print(f"[bold green]100 % equal[/]: all {total:,} values.")

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from pv4fad.errors import DataError
 from pv4fad.evidence.knowledge import own_hazard
 from pv4fad.forest.atoms import AtomSchema
-from pv4fad.lead.new_payments import new_payments
-from pv4fad.lead.prepare import bank_directory, prepare_evidence
+from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.evidence_model import prepare_evidence
+from pv4fad.lead.payments import new_payments
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.features import FeatureTable, compute_features
 from pv4fad.payments.loading import load_partition

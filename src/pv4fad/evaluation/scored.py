@@ -17,10 +17,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.errors import DataError
-from pv4fad.parties.party import PAYMENT_NETWORK
 from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.loading import load_transactions
 from pv4fad.payments.schema import LABEL
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 
 PREDICTIONS_FILE = "predictions.csv"
 SCORE, ALERT, LOCAL_SCORE = "Score", "Alert", "LocalScore"

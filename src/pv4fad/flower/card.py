@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from pydantic import Field, ValidationError
 
 from pv4fad.errors import DataError, ParameterError, ProtocolError
-from pv4fad.parties.identity import PublicIdentity
-from pv4fad.parties.party import AGGREGATOR, BANK, PAYMENT_NETWORK
+from pv4fad.protocol.identity import PublicIdentity
+from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.protocol.wire import Address
 from pv4fad.validated import ValidatedModel
 

@@ -17,10 +17,10 @@ from pv4fad.flower.certificates import certificate_valid_until, require_key_fits
 from pv4fad.flower.party_folder import PartyFolder, PartySettings, read_identity
 from pv4fad.lead.bank_files import load_bank
 from pv4fad.lead.score import checked_share
-from pv4fad.parties.party import AGGREGATOR, BANK
 from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.epsilon import epsilon_text
 from pv4fad.privacy.ledger import read_ledger
+from pv4fad.protocol.roles import AGGREGATOR, BANK
 from pv4fad.protocol.tables import padded
 from pv4fad.store.sealing import Passphrase
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from pv4fad.errors import ProtocolError, StoreError
 from pv4fad.flower.card import PartyCard, federation_id
-from pv4fad.parties.identity import Identity
+from pv4fad.protocol.identity import Identity
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.sealing import KEY_BYTES, Label, Sealer
 

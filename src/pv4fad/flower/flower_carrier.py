@@ -22,7 +22,7 @@ from pv4fad.flower.exchange import Reply, Request, from_frames, to_frames
 from pv4fad.flower.records import from_record, to_record
 from pv4fad.flower.relay import Failure
 from pv4fad.flower.station_socket import call
-from pv4fad.parties.party import AGGREGATOR
+from pv4fad.protocol.roles import AGGREGATOR
 
 _POLL_S = 0.2  # each poll costs the SuperLink some 20 ms
 _SLOWEST_POLL_S = 1.0

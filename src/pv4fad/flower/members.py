@@ -15,15 +15,16 @@ from pv4fad.flower.card import PartyCard
 from pv4fad.flower.exchange import Job
 from pv4fad.flower.station import Post
 from pv4fad.forest.atoms import AtomSchema
-from pv4fad.lead.bank_files import load_bank
-from pv4fad.lead.prepare import bank_records
+from pv4fad.lead.bank_files import bank_records, load_bank
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
-from pv4fad.parties.identity import Identity
-from pv4fad.parties.party import AGGREGATOR, BANK, RunRecords
-from pv4fad.protocol.messages import RunProposal
+from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.messages import RunProposal
+from pv4fad.protocol.roles import AGGREGATOR, BANK
+from pv4fad.protocol.state import parameters_of
 from pv4fad.protocol.wire import Message, decode
+from pv4fad.store.records import Records
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool
 
@@ -112,7 +113,7 @@ class BankMember:
         if isinstance(message, RunProposal):
             return RunParameters.from_json(message.parameters).atoms
         with self._store.transaction() as tx:
-            return RunRecords(tx, message.address.run_id).parameters().atoms
+            return parameters_of(Records(tx, message.address.run_id)).atoms
 
 
 def _only_the_network_leads(job: Job, name: str) -> ParameterError:

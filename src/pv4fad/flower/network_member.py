@@ -1,20 +1,18 @@
-"""The payment network as its station runs it: it leads training, scoring and matching anew.
+"""The payment network as its station runs it: it leads training, scoring and refreshing.
 
 What it is doing is noted in its store before it begins, so that `resume` knows what to carry on:
 
     train   prepare, propose, carry through          →  runs/<run>/run.json in its folder
     score   new accounts are matched, banks asked    →  predictions/<run>-<n>.csv in its folder
-    refresh all accounts are matched anew, with the banks' present records and new keys
+    refresh all accounts are matched again, with the banks' present records and new keys
 
-The steps are those of a federation on one machine (`pv4fad.runs`); only the way of the messages is
+The steps are those of a federation on one machine (`pv4fad.lead`); only the way of the messages is
 another one.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -24,20 +22,18 @@ from pv4fad.flower.card import PartyCard, directory
 from pv4fad.flower.exchange import Job
 from pv4fad.flower.remote_federation import RemoteFederation
 from pv4fad.flower.station import Post
-from pv4fad.lead.new_run import begin_run, prepare_network_run
-from pv4fad.lead.score import How, predict
+from pv4fad.lead.prepare import prepare_run
+from pv4fad.lead.refresh import drop_work_under_way, refresh
+from pv4fad.lead.score import How, score_files
 from pv4fad.lead.scoring_job import JobNotes
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.lead.train import carry_through, stage_of
-from pv4fad.lead.trained_run import TrainedRun
-from pv4fad.parties.in_process import Observer
-from pv4fad.parties.party import BANK, PAYMENT_NETWORK
+from pv4fad.lead.train import new_document, resume, resumed_meter, stage_of, train
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.payments.loading import load_transactions
+from pv4fad.protocol.roles import BANK, PAYMENT_NETWORK
 from pv4fad.protocol.wire import decode
-from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
-from pv4fad.run.meter import PREPARE, PhaseCost, Progress
+from pv4fad.run.meter import Meter, Progress
 from pv4fad.run.scoring_record import ScoringRecord, read_record
 from pv4fad.store.store import Store
 from pv4fad.validated import ValidatedModel
@@ -120,7 +116,7 @@ class NetworkMember:
                     f"the federation was interrupted while it did {notes.doing!r}: carry on with"
                     " pv4fad federation resume"
                 )
-            _drop_work_under_way(self._network, notes.run_id)  # of no use with a new join
+            drop_work_under_way(self._network, notes.run_id)  # of no use with a new join
         steps = {"train": self._train, "score": self._score, "refresh": self._refresh}
         notes = steps[job](notes, post)
         self._note(notes.model_copy(update={"doing": "", "done": order}))
@@ -134,28 +130,21 @@ class NetworkMember:
             document = folder.read()
             if document is None:
                 raise StoreError(f"{folder.path}: run.json of the run to resume is missing")
-            federation = self._federation(notes.run_id, post)
-            begin: Callable[[Observer], None] = federation.resume
-        else:
-            if self._training is None:
-                raise ParameterError("no settings for training: give [training] in party.toml")
-            started = time.monotonic()
-            transactions = load_transactions(self._transactions, labels_required=True).frame
-            new = prepare_network_run(
-                transactions, directory(self._cards), self._accounts(), self._training
-            )
-            prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
-            document = RunDocument.of_new_run(new.parameters, new.commitment, datetime.now(UTC))
-            document = document.model_copy(update={"phases": (prepared,)})
-            folder = self._run_folder(document.run_id)
-            folder.write(document)
-            notes = self._note(
-                notes.model_copy(update={"doing": "train", "run_id": document.run_id})
-            )
-            federation = self._federation(document.run_id, post)
-            begin = partial(begin_run, federation, new)
-        if stage_of(self._store, document.run_id) != "Trained" or document.state != "finished":
-            carry_through(folder, document, federation, begin, report)
+            trained = stage_of(self._store, notes.run_id) == "Trained"
+            if not trained or document.state != "finished":
+                federation = self._federation(notes.run_id, post)
+                resume(federation, document, resumed_meter(document, report), folder.write)
+            return notes
+        if self._training is None:
+            raise ParameterError("no settings for training: give [training] in party.toml")
+        meter = Meter(report)
+        transactions = load_transactions(self._transactions, labels_required=True).frame
+        new = prepare_run(transactions, directory(self._cards), self._accounts(), self._training)
+        document = new_document(new, meter)
+        folder = self._run_folder(document.run_id)
+        folder.write(document)
+        notes = self._note(notes.model_copy(update={"doing": "train", "run_id": document.run_id}))
+        train(self._federation(document.run_id, post), new, document, meter, folder.write)
         return notes
 
     # Scoring.
@@ -172,32 +161,27 @@ class NetworkMember:
             JobNotes(self._store, notes.run_id).end()
         else:
             out.parent.mkdir(mode=0o700, exist_ok=True)
-            predict(
+            score_files(
                 self._federation(notes.run_id, post),
-                folder,
+                folder.require_finished().parameters,
                 (self._transactions, self._new_transactions),
                 directory(self._cards),
                 out,
                 how=self._how,
-                report=partial(_tell, post),
+                meter=Meter(partial(_tell, post)),
             )
         record = read_record(out)
         if record is not None:
             self._learned(record)
         return notes
 
-    # Matching anew.
+    # Refresh.
 
     def _refresh(self, notes: Notes, post: Post) -> Notes:
-        document = self._model_folder(notes).require_finished()
+        parameters = self._model_folder(notes).require_finished().parameters
         notes = self._note(notes.model_copy(update={"doing": "refresh"}))
-        run = TrainedRun(
-            self._federation(notes.run_id, post),
-            document.parameters,
-            directory(self._cards),
-            partial(_tell, post),
-        )
-        run.match_anew()
+        federation, meter = self._federation(notes.run_id, post), Meter(partial(_tell, post))
+        refresh(federation, parameters, directory(self._cards), meter)
         return notes
 
     # What several need.
@@ -249,22 +233,12 @@ def abandon(store: Store) -> str:
     if notes.doing == "train":
         left = left.model_copy(update={"run_id": "", "abandoned": (*notes.abandoned, notes.run_id)})
     else:
-        _drop_work_under_way(PaymentNetwork(store, WorkerPool(0)), notes.run_id)
+        drop_work_under_way(PaymentNetwork(store, WorkerPool(0)), notes.run_id)
     with store.transaction() as tx:
         if notes.doing == "train":
             tx.prune(f"{notes.run_id}/")
         tx.put(_NOTES, left.model_dump_json().encode())
     return notes.run_id
-
-
-def _drop_work_under_way(network: PaymentNetwork, run_id: str) -> None:
-    """The scoring or match of a model that was begun."""
-    notes = JobNotes(network.store, run_id)
-    notes.end()  # keeps the bits that were answered, so that nothing is asked twice
-    match = network.epoch_under_way(run_id)
-    if match is not None:
-        network.close(run_id, match)
-    notes.write_renewal(None)
 
 
 def _read_notes(store: Store) -> Notes:

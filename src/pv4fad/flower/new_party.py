@@ -25,10 +25,10 @@ from pv4fad.flower.party_folder import (
     settings_of,
 )
 from pv4fad.lead.bank_files import load_bank
-from pv4fad.parties.party import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.protocol.tables import padded
 from pv4fad.protocol.wire import Address
 from pv4fad.randomness import secret_bytes

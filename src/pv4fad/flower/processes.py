@@ -20,7 +20,7 @@ from pv4fad.errors import DataError, StoreError
 from pv4fad.files import write_whole
 from pv4fad.flower.card import PartyCard
 from pv4fad.flower.party_folder import PartyFolder, PartySettings
-from pv4fad.parties.party import AGGREGATOR
+from pv4fad.protocol.roles import AGGREGATOR
 from pv4fad.store.sealing import ENVIRONMENT as PASSPHRASE_VARIABLE
 
 FOLDER_VARIABLE, STATION_VARIABLE = "PV4FAD_FOLDER", "PV4FAD_STATION"

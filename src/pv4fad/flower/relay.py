@@ -20,7 +20,7 @@ from pv4fad.errors import ProtocolError
 from pv4fad.flower.envelope import Fragment
 from pv4fad.flower.exchange import EXCHANGE_BYTES, Job, Reply, Request, State
 from pv4fad.flower.status import Journal
-from pv4fad.parties.party import PAYMENT_NETWORK
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.randomness import secret_bytes
 
 LINGER_S = 1.5

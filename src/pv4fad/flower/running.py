@@ -22,8 +22,8 @@ from pv4fad.flower.processes import (
 )
 from pv4fad.flower.station import Member, Station
 from pv4fad.flower.station_socket import open_door
-from pv4fad.parties.identity import Identity
-from pv4fad.parties.party import AGGREGATOR, BANK
+from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.roles import AGGREGATOR, BANK
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import Store

@@ -24,20 +24,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.errors import ParameterError
-from pv4fad.evidence.classes import Absent, CountedSets
-from pv4fad.forest.atoms import class_schema
-from pv4fad.hashing.keyed import new_hash_key
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.in_process import InProcessTransport, Observer
-from pv4fad.parties.network_stages import TrainingInput
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.parties.scoring_tables import Round, ScoringInput
-from pv4fad.privacy.epsilon import Epsilon, epsilon_text
-from pv4fad.protocol.parameters import Mode, NoiseMode, RunParameters, count_sizes
-from pv4fad.protocol.tables import TableAccounts, padded, plan_tables
-from pv4fad.randomness import secret_bytes
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput
+from pv4fad.protocol.score.inputs import Round, ScoringInput
+from pv4fad.protocol.tables import TableAccounts
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,7 @@ class LedFederation(ABC):
         """Propose a run and carry it through."""
         self.deliver(self.payment_network.propose(parameters, data), observer)
 
-    def rematch(
+    def match(
         self,
         parameters: RunParameters,
         tables: Mapping[str, TableAccounts],
@@ -75,7 +69,7 @@ class LedFederation(ABC):
         replace: bool,
         observer: Observer | None = None,
     ) -> None:
-        """A further match for a trained model: more tables, or all of them anew (`replace`)."""
+        """A further match for a trained model: more tables, or in place of all (`replace`)."""
         self.deliver(self.payment_network.rematch(parameters, tables, replace=replace), observer)
 
     def ask(
@@ -120,61 +114,3 @@ class Federation(LedFederation):
     def _transport(self, observer: Observer | None) -> InProcessTransport:
         parties = (self.payment_network, *self.banks, self.aggregator)
         return InProcessTransport({party.name: party for party in parties}, observer)
-
-
-def match_parameters(
-    model: RunParameters,
-    tables: Mapping[str, TableAccounts],
-    bank_accounts: Mapping[str, int],
-    epoch: int,
-) -> tuple[RunParameters, dict[str, TableAccounts]]:
-    """The parameters of a further match for a model, and its tables under their new names."""
-    named = {f"{table_id}@{epoch}": accounts for table_id, accounts in tables.items()}
-    plans = plan_tables(tables, list(model.banks), model.sizes.n_trees)
-    parameters = RunParameters(
-        **model.model_dump(exclude={"tables", "banks", "hash_key", "purpose", "model_modulus"}),
-        banks={bank: padded(n) for bank, n in bank_accounts.items()},
-        tables=tuple(
-            plan.model_copy(update={"table_id": f"{plan.table_id}@{epoch}"}) for plan in plans
-        ),
-        hash_key=new_hash_key(),
-        purpose="matching",
-        model_modulus=model.plain_modulus,
-    )
-    return parameters, named
-
-
-def run_parameters(
-    data: TrainingInput,
-    bank_accounts: Mapping[str, int],
-    *,
-    bound: int,
-    epsilon: Epsilon,
-    noise: NoiseMode,
-    honest_banks: int,
-    mode: Mode,
-    counted: CountedSets | None = None,
-    absent: Absent | None = None,
-) -> RunParameters:
-    """The parameters of a new run.  The hash key is drawn here: the accounts are fixed by now."""
-    if data.trees is not None:
-        atoms, sizes = data.trees.forest.schema, data.trees.forest.sizes
-    elif counted is not None and absent is not None:
-        atoms, sizes = class_schema(absent), count_sizes(counted, absent)
-    else:
-        raise ParameterError("a run needs trees, or classes to count")
-    return RunParameters(
-        run_id=secret_bytes(8).hex(),
-        banks={bank: padded(n) for bank, n in bank_accounts.items()},
-        tables=plan_tables(data.tables, list(bank_accounts), sizes.n_trees),
-        atoms=atoms,
-        sizes=sizes,
-        bound=bound,
-        epsilon=epsilon_text(epsilon),
-        noise=noise,
-        honest_banks=honest_banks,
-        mode=mode,
-        counted=counted,
-        absent=absent,
-        hash_key=new_hash_key(),
-    )

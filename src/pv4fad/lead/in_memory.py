@@ -1,37 +1,35 @@
-"""Train and score from Python, with data frames: all parties in this process, stores in memory.
+"""Train, score and refresh from Python, with data frames: all parties in this process.
 
     model = train(transactions, accounts, TrainingSettings(epsilon="1.0"))
-    predictions = model.score(new_transactions)
+    found = model.score(new_transactions)
     model.refresh(changed_accounts)
 
-Frames have the types that the loaders give them (`pv4fad.payments.schema`).  Everything ends with
-the process; `pv4fad train` and `pv4fad score` keep runs on disk.
+Frames have the types that the loaders give them (`pv4fad.payments.schema`).  Stores are in memory
+and end with the process; `on_disk` keeps runs in folders.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Self
 
 import polars as pl
 
 from pv4fad.errors import DataError
-from pv4fad.lead.members import assemble, party_names
-from pv4fad.lead.new_payments import new_payments
-from pv4fad.lead.new_run import NewRun, begin_run, prepare_run
-from pv4fad.lead.prepare import bank_directory, bank_records
-from pv4fad.lead.score import (
-    How,
-    Judged,
-    checked_share,
-    judge_of,
-    judged,
-    stored_trees,
-    voted,
-)
+from pv4fad.lead import refresh as refreshing
+from pv4fad.lead import score as scoring
+from pv4fad.lead import train as training
+from pv4fad.lead.bank_files import all_records, bank_directory, bank_records
+from pv4fad.lead.federation import Federation
+from pv4fad.lead.payments import new_payments
+from pv4fad.lead.prepare import prepare_run
+from pv4fad.lead.score import How, Scored
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.lead.trained_run import TrainedRun
-from pv4fad.parties.party import PAYMENT_NETWORK
+from pv4fad.lead.simulate import memory_stores, simulate
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.run.document import RunDocument
+from pv4fad.run.meter import Meter
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool
 
@@ -48,64 +46,61 @@ def train(
     `workers`: processes besides this one.  With any, a script needs `if __name__ == "__main__":`
     around what it does, and the model is best used in a `with` block, which ends them.
     """
-    return Model(prepare_run(transactions, accounts, settings), transactions, accounts, workers)
+    meter = Meter()
+    sizes = {bank: frame.height for bank, frame in accounts.items()}
+    new = prepare_run(transactions, bank_directory(accounts), sizes, settings)
+    stores, pool = memory_stores(accounts), WorkerPool(workers)
+    federation = simulate(
+        all_records(accounts, new.parameters.atoms),
+        pool,
+        stores=stores,
+        first_limit=settings.exact_epsilon,
+        honest_banks=new.parameters.honest_banks,
+    )
+    try:
+        document = training.train(federation, new, training.new_document(new, meter), meter)
+    except BaseException:
+        pool.close()
+        raise
+    return Model(document, stores, federation, pool, transactions, bank_directory(accounts))
 
 
+@dataclass(repr=False)
 class Model:
     """A trained run whose parties are all in this process; made by `train`."""
 
-    def __init__(
-        self,
-        new: NewRun,
-        history: pl.DataFrame,
-        accounts: Mapping[str, pl.DataFrame],
-        workers: int,
-    ) -> None:
-        self.parameters = new.parameters
-        self.stores = {party: MemoryStore(party) for party in party_names(accounts)}
-        """What each party keeps, by name."""
-        self._pool = WorkerPool(workers)
-        self._private = new.private
-        self._history = history
-        self._directory = bank_directory(accounts)
-        self._federation = assemble(
-            self.stores,
-            new.records,
-            self._pool,
-            first_limit=new.private.settings.exact_epsilon,
-            honest_banks=new.parameters.honest_banks,
-        )
-        begin_run(self._federation, new)
+    document: RunDocument
+    """What is public about the run: parameters, the privacy claim, costs."""
+    stores: Mapping[str, MemoryStore]
+    """What each party keeps, by name."""
+    _federation: Federation
+    _pool: WorkerPool
+    _history: pl.DataFrame
+    _directory: Mapping[str, str]
 
-    def score(self, transactions: pl.DataFrame, how: How | None = None) -> pl.DataFrame:
-        """A prediction for each transaction, in order; see `predictions` for the columns.
+    @property
+    def parameters(self) -> RunParameters:
+        return self.document.parameters
+
+    def score(self, transactions: pl.DataFrame, how: How | None = None) -> Scored:
+        """A prediction for each transaction, in order, and what was learnt on the way.
 
         Features continue from the transactions that the model was trained on.
         """
-        return self.judge(transactions, how).table
-
-    def judge(self, transactions: pl.DataFrame, how: How | None = None) -> Judged:
-        """The same, with what the payment network learnt on the way."""
-        how = How() if how is None else how
-        share = checked_share(how.alert_share, self._private.settings)
-        store, run = self.stores[PAYMENT_NETWORK], self._run()
+        meter, how = Meter(), How() if how is None else how
         payments = new_payments(transactions, self._history)
-        judge = judge_of(store, self.parameters, payments, self._directory, share)
-        if judge is None:
-            found = voted(run, payments, stored_trees(store, self.parameters.run_id), how.batching)
-        else:
-            found = judged(run, payments, judge, f"{share} {payments.fingerprint}")
-        run.finish_scoring()
-        return found
+        return scoring.score(
+            self._federation, self.parameters, payments, self._directory, how=how, meter=meter
+        )
 
     def refresh(self, accounts: Mapping[str, pl.DataFrame]) -> None:
-        """The banks' records have changed: match all accounts anew, with new keys."""
+        """The banks' records have changed: match all accounts again, with new keys."""
         if set(accounts) != set(self.parameters.banks):
             raise DataError(f"give the accounts of {', '.join(self.parameters.banks)}")
         for bank in self._federation.banks:
             bank.replace_records(bank_records(accounts[bank.name], self.parameters.atoms))
         self._directory = bank_directory(accounts)
-        self._run().match_anew()
+        refreshing.refresh(self._federation, self.parameters, self._directory, Meter())
 
     def __enter__(self) -> Self:
         return self
@@ -116,6 +111,3 @@ class Model:
     def close(self) -> None:
         """End the worker processes."""
         self._pool.close()
-
-    def _run(self) -> TrainedRun:
-        return TrainedRun(self._federation, self.parameters, self._directory)

@@ -1,66 +1,119 @@
-"""From data frames to what each party brings to a run.
+"""Prepare a run: from the payment network's data and settings to what it proposes to the banks.
 
-The payment network and each bank have a function of their own, with inputs of their own.  All that
-the payment network needs of a bank is public in the federation: which BICs it keeps accounts for.
+All that the payment network needs of a bank is public in the federation: which BICs it keeps
+accounts for, and how many accounts it declares.  What a bank brings is in `bank_files`.
+
+The run carries a commitment to what is counted: public in run.json, opened by the payment network's
+nonce.  Who is later given the payment network's data and nonce can check that these accounts,
+cells, sets and trees were counted, and no others.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from pv4fad.detection.local_model import LocalModel, usual_values
-from pv4fad.detection.local_scale import honest_sample
-from pv4fad.errors import DataError
-from pv4fad.evidence.cells import N_CELLS, CountedAccounts, TrainingPayments
-from pv4fad.evidence.classes import counted_sets
-from pv4fad.evidence.knowledge import Knowledge
-from pv4fad.forest.atoms import AtomSchema
-from pv4fad.forest.pairs import GroupCounts, KeptPairs, choose_pairs, green_labels, group_counts
-from pv4fad.forest.random_trees import build_forest
-from pv4fad.forest.records import SlotPredicate, record_atoms
-from pv4fad.forest.tree import Side
-from pv4fad.lead.bank_files import applied_slots
-from pv4fad.lead.own_model import OwnModel
-from pv4fad.lead.payments import account_index, fingerprint, first_payments, inside_federation
+from pv4fad.errors import DataError, ParameterError
+from pv4fad.forest.forest_file import NONCE_BYTES, to_document
+from pv4fad.lead.evidence_model import OwnModel, PreparedEvidence, prepare_evidence
+from pv4fad.lead.paper_model import PreparedTrees, prepare_trees
+from pv4fad.lead.payments import fingerprint
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.parties.bank_table import BankRecords
-from pv4fad.parties.network_stages import TrainingInput, Trees
 from pv4fad.payments.features import FeatureTable, compute_features
-from pv4fad.payments.identity import qualified_key_expr
-from pv4fad.payments.loading import ACCOUNT_KEY
-from pv4fad.payments.routing import route
 from pv4fad.payments.schema import LABEL
-from pv4fad.protocol.tables import TableAccounts, assign_tables
+from pv4fad.privacy.effective import default_honest_banks
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
+from pv4fad.randomness import secret_bytes
+from pv4fad.store.records import Record, Records, stored
+from pv4fad.store.store import Store
+from pv4fad.validated import ValidatedModel
+
+_SEED_BYTES = 16
+_PURPOSE = b"pv4fad counted, version 1"
+
+
+class TrainingRecord(ValidatedModel):
+    """What the payment network keeps to itself, and needs to show later what it did."""
+
+    settings: TrainingSettings
+    seed: int
+    nonce: str
+    """Hex; opens the commitment to what was counted."""
+    transactions: str
+    """Fingerprint of its data."""
 
 
 @dataclass(frozen=True)
-class PreparedEvidence:
-    """The payment network's side of a run of the default model."""
+class TrainingNotes(Record):
+    """In the payment network's store."""
 
-    training: TrainingInput = field(repr=False)
-    keys: pl.DataFrame = field(repr=False)  # Bank, Account: row k is account key k
-    counted: CountedAccounts = field(repr=False)
-    own: OwnModel = field(repr=False)
+    private: TrainingRecord = field(repr=False)
 
 
 @dataclass(frozen=True)
-class PreparedTrees:
-    """The payment network's side of a run of the paper's model."""
+class NewRun:
+    """What the payment network brings; nothing is stored or sent yet."""
 
+    parameters: RunParameters
     training: TrainingInput = field(repr=False)
-    keys: pl.DataFrame = field(repr=False)
-    trees: Trees = field(repr=False)
-    codes: NDArray[np.int32] = field(repr=False)  # (transactions, trees): where each one lands
-    labels: NDArray[np.int8] = field(repr=False)
-    pairs: KeptPairs = field(repr=False)
+    private: TrainingRecord = field(repr=False)
+    own: OwnModel | None = field(repr=False)
+    """The payment network's own model; None: the paper's model needs none."""
+
+    @property
+    def commitment(self) -> bytes:
+        """To what is counted, and the trees if there are any; public."""
+        return commitment(self.training, bytes.fromhex(self.private.nonce))
+
+    def store(self, store: Store) -> None:
+        """Into the payment network's own store."""
+        with store.transaction() as tx:
+            records = Records(tx, self.parameters.run_id)
+            records.put(TrainingNotes(self.private))
+            if self.own is not None:
+                self.own.store(records)
 
 
-# The payment network.
+def prepare_run(
+    transactions: pl.DataFrame,
+    directory: Mapping[str, str],
+    bank_accounts: Mapping[str, int],
+    settings: TrainingSettings,
+) -> NewRun:
+    """A new run on labelled transactions (TRANSACTION_SCHEMA).
+
+    `directory`: BIC → bank; `bank_accounts`: how many accounts each bank declares.
+    """
+    if not bank_accounts:
+        raise DataError("the federation has no banks: a run needs at least one")
+    seed = settings.seed
+    if seed is None:
+        seed = int.from_bytes(secret_bytes(_SEED_BYTES), "big")
+    prepared = prepare_payment_network(transactions, directory, settings, seed)
+    parameters = run_parameters(
+        prepared.training,
+        bank_accounts,
+        bound=settings.bound,
+        epsilon=settings.exact_epsilon,
+        noise=settings.noise_mode,
+        honest_banks=settings.honest_banks or default_honest_banks(len(bank_accounts)),
+        mode=settings.mode,
+        counted=settings.sets if settings.model == "evidence" else None,
+        absent=settings.absent if settings.model == "evidence" else None,
+    )
+    private = TrainingRecord(
+        settings=settings,
+        seed=seed,
+        nonce=secret_bytes(NONCE_BYTES).hex(),
+        transactions=fingerprint(transactions),
+    )
+    own = prepared.own if isinstance(prepared, PreparedEvidence) else None
+    return NewRun(parameters, prepared.training, private, own)
 
 
 def prepare_payment_network(
@@ -70,10 +123,10 @@ def prepare_payment_network(
     seed: int,
     features: FeatureTable | None = None,
 ) -> PreparedEvidence | PreparedTrees:
-    """What it brings to a run, from labelled transactions (TRANSACTION_SCHEMA).
+    """What the payment network counts, and its own part of the model.
 
-    `directory`: BIC → bank of the federation.  `seed` governs structure and sampling, nothing else.
-    `features` of the transactions, if they are known already.
+    `seed` governs structure and sampling, nothing else.  `features` of the transactions, if they
+    are known already.
     """
     if LABEL not in transactions.columns:
         raise DataError(f"the transactions have no column {LABEL}: training needs labels")
@@ -85,116 +138,32 @@ def prepare_payment_network(
     return prepare_evidence(transactions, directory, settings, seed, features)
 
 
-def prepare_evidence(
-    transactions: pl.DataFrame,
-    directory: Mapping[str, str],
-    settings: TrainingSettings,
-    seed: int,
-    features: FeatureTable,
-) -> PreparedEvidence:
-    """The local model, and which account counts in which cell."""
-    labels = transactions[LABEL].to_numpy().astype(np.int8)
-    keys, accounts = account_index(route(transactions), 1)
-    local = fit_local_model(features, labels, seed)
-    sample = honest_sample(features, labels, accounts.key_of[:, Side.BENEFICIARY], seed)
-    payments = TrainingPayments(
-        accounts,
-        labels,
-        first_payments(transactions).to_numpy(),
-        transactions["Timestamp"].cast(pl.Int64).to_numpy(),
-        inside_federation(keys, directory),
-    )
-    knowledge, counted = Knowledge.of(payments, sample, seed)
-    usual = usual_values(features.values)
-    sets = counted_sets(settings.sets, settings.absent)
-    training = TrainingInput(
-        cell_counts(counted), (sets,) * N_CELLS, _tables(keys, directory, n_trees=1)
-    )
-    return PreparedEvidence(training, keys, counted, OwnModel(local, usual, knowledge))
+def read_training_record(store: Store, run_id: str) -> TrainingRecord:
+    """How a run came about, from the payment network's store."""
+    return stored(store, run_id, TrainingNotes).private
 
 
-def prepare_trees(
-    transactions: pl.DataFrame,
-    directory: Mapping[str, str],
-    settings: TrainingSettings,
-    seed: int,
-    features: FeatureTable,
-) -> PreparedTrees:
-    """The forest of the paper's model, and what its leaves count."""
-    labels = transactions[LABEL].to_numpy().astype(np.int8)
-    keys, accounts = account_index(route(transactions), settings.trees)
-    config, counting = settings.forest_config(), settings.count_config(labels)
-    forest = build_forest(config, features.names, features.values, seed)
-    codes = forest.route(features.values)
-    # Of its own: the draws of the forest must not depend on how many accounts there are.
-    rng = np.random.default_rng([seed, 1])
-    pairs = choose_pairs(forest, codes, labels, accounts, config=counting, rng=rng)
-    own_labels = green_labels(forest, codes, labels, counting.class_weights, counting.label0_rates)
-    trees = Trees(forest, own_labels)
-    training = TrainingInput(
-        group_counts(forest, pairs, accounts.n_keys),
-        tuple(group.sets for group in forest.groups),
-        _tables(keys, directory, config.n_trees),
-        trees,
-    )
-    return PreparedTrees(training, keys, trees, codes, labels, pairs)
+def commitment(training: TrainingInput, nonce: bytes) -> bytes:
+    """Binding, and hiding as long as the nonce is secret and random.
 
-
-def fit_local_model(features: FeatureTable, labels: NDArray[np.int8], seed: int) -> LocalModel:
-    """The local model of all rows."""
-    one_group = np.zeros(len(labels), np.int64)  # no out-of-fold scores are wanted
-    return LocalModel.fit(features.values, features.names, labels, one_group, seed=seed)[0]
-
-
-def cell_counts(counted: CountedAccounts) -> GroupCounts:
-    """Each account that counts, once, in its cell."""
-    order = np.lexsort((counted.key, counted.cell))
-    start = np.searchsorted(counted.cell[order], np.arange(N_CELLS + 1))
-    ones = np.ones(len(order), np.int64)
-    return GroupCounts(start, counted.key[order], ones, counted.kept)
-
-
-def _tables(
-    keys: pl.DataFrame, directory: Mapping[str, str], n_trees: int
-) -> dict[str, TableAccounts]:
-    some_unknown = keys["Bank"].null_count() > 0
-    return assign_tables(list(keys.iter_rows()), directory, n_trees, broadcast=some_unknown)
-
-
-# A bank.
-
-
-def bank_records(
-    accounts: pl.DataFrame, schema: AtomSchema, slots: Mapping[str, SlotPredicate] | None = None
-) -> BankRecords:
-    """A bank's accounts (ACCOUNT_SCHEMA, each once) as it brings them to a run.
-
-    `slots`: the bank's own meaning of the private slots of the run; by default those that were
-    applied when its file was read (`bank_files`).
+    Without the nonce a bank could try likely trees; there are not many.
     """
-    slots = applied_slots(accounts) if slots is None else slots
-    ids = accounts.select(
-        qualified=qualified_key_expr(pl.col("Bank").cast(pl.String), pl.col("Account")),
-        bare=pl.col("Account").cast(pl.Binary),
-    )
-    return BankRecords(
-        tuple(ids["qualified"]),
-        tuple(ids["bare"]),
-        record_atoms(schema, accounts, slots).astype(np.int16),
-        account_file_fingerprint(accounts),
-    )
-
-
-def account_file_fingerprint(accounts: pl.DataFrame) -> str:
-    """The version of a bank's account file: equal if and only if the records are."""
-    return fingerprint(accounts.sort(ACCOUNT_KEY))
-
-
-def bank_directory(accounts: Mapping[str, pl.DataFrame]) -> dict[str, str]:
-    """BIC → bank, as the banks of a federation make it known."""
-    directory: dict[str, str] = {}
-    for bank, frame in accounts.items():
-        if frame.is_empty():
-            raise DataError(f"{bank} has no accounts: leave it out of the federation")
-        directory |= dict.fromkeys(frame["Bank"].cast(pl.String).unique().sort(), bank)
-    return directory
+    if len(nonce) != NONCE_BYTES:
+        raise ParameterError(f"a commitment needs a nonce of {NONCE_BYTES} bytes")
+    counts, trees, tables = training.counts, training.trees, training.tables
+    structure = {
+        "sets": training.sets,
+        "forest": None if trees is None else to_document(trees.forest),
+        "accounts": {
+            table_id: hashlib.sha256(b"\n".join(accounts.ids)).hexdigest()
+            for table_id, accounts in tables.items()
+        },
+    }
+    canonical = json.dumps(structure, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    digest = hashlib.sha256(_PURPOSE + nonce)
+    # Which account of a table has which number decides who is counted.
+    numbers = (tables[table_id].keys for table_id in sorted(tables))
+    arrays = (counts.start, counts.key, counts.weight, counts.n_path, *numbers)
+    for part in (canonical.encode(), *(array.tobytes() for array in arrays)):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.digest()

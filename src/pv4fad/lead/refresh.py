@@ -1,51 +1,119 @@
-"""Match all accounts of a run anew: because bank records have changed, or to have new keys.
+"""Match accounts after training: those that are new, or all of them again (refresh).
 
-Both are the same thing.  The join is kept as shares: u_k with the payment network, and s_k under
-the key of the bank.  A new key cannot open what was encrypted under the old one, and nobody can
-carry s_k over without seeing it; so new keys need new shares, and those come from a new match.
-When it is complete, every party forgets the old shares and keys.
+A refresh is needed because bank records have changed, or to have new keys.  Both are the same
+thing.  The join is kept as shares: u_k with the payment network, and s_k under the key of the bank.
+A new key cannot open what was encrypted under the old one, and s_k cannot be carried over without
+showing it to somebody; so new keys need new shares, and those come from a new match.  When it is
+complete, every party forgets the old shares and keys.
+
+A refresh can be interrupted at any moment and asked for again: it carries on, and what is over is
+not repeated.
 """
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
-from pv4fad.lead.prepare import bank_directory, bank_records
-from pv4fad.lead.site import Site, load_banks, members
-from pv4fad.lead.trained_run import TrainedRun
-from pv4fad.run.document import RunDocument
-from pv4fad.run.folder import RunFolder
-from pv4fad.run.meter import PREPARE, PhaseCost, Progress, Report
-
-
-@dataclass(frozen=True)
-class Rematched:
-    """What was done."""
-
-    document: RunDocument
-    phases: tuple[PhaseCost, ...]
+from pv4fad.errors import DataError
+from pv4fad.lead.federation import LedFederation
+from pv4fad.lead.scoring_job import JobNotes
+from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.protocol.order import messages_of
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import match_parameters
+from pv4fad.protocol.tables import AccountKey, assign_tables
+from pv4fad.run.meter import MATCH, Meter
 
 
-def match_anew(
-    split: Path,
-    folder: RunFolder,
-    site: Site,
-    *,
-    records_may_differ: bool,
-    report: Report = lambda _: None,
-) -> Rematched:
-    """All accounts that the payment network has met, against the account files in `split`."""
-    document = folder.require_finished()
-    started = time.monotonic()
-    accounts, schema = load_banks(split, folder, document), document.parameters.atoms
-    records = {bank: bank_records(frame, schema) for bank, frame in accounts.items()}
-    prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
-    report(Progress(prepared, total=0, under_way=False))
-    with members(folder, records, site) as federation:
-        run = TrainedRun(federation, document.parameters, bank_directory(accounts), report)
-        if not records_may_differ:
-            run.require_same_accounts()
-        run.match_anew()
-    return Rematched(document, (prepared, *run.meter.phases))
+def refresh(
+    federation: LedFederation, parameters: RunParameters, directory: Mapping[str, str], meter: Meter
+) -> None:
+    """All accounts met so far, with the banks' present records and new keys everywhere.
+
+    An interrupted scoring is dropped: its batches would not all show the same records.
+    """
+    matching = Matching(federation, parameters, directory, meter)
+    matching.carry_on()
+    network, run_id = federation.payment_network, parameters.run_id
+    notes = JobNotes(network.store, run_id)
+    if notes.refresh() not in network.matches(run_id) or matching.changed_accounts():
+        notes.end()
+        keys = [key for match in network.matched_accounts(run_id) for key in match]
+        notes.write_refresh(network.next_epoch(run_id))
+        matching.match(keys, replace=True)
+    notes.write_refresh(None)
+    meter.stop()
+
+
+def drop_work_under_way(network: PaymentNetwork, run_id: str) -> None:
+    """Give up the scoring or refresh of a model that was interrupted; the model stays."""
+    notes = JobNotes(network.store, run_id)
+    notes.end()  # keeps the bits that were answered, so that nothing is asked twice
+    match = network.epoch_under_way(run_id)
+    if match is not None:
+        network.close(run_id, match)
+    notes.write_refresh(None)
+
+
+class Matching:
+    """Matches of a trained run; `directory`: BIC → bank of the federation."""
+
+    def __init__(
+        self,
+        federation: LedFederation,
+        parameters: RunParameters,
+        directory: Mapping[str, str],
+        meter: Meter,
+    ) -> None:
+        self._federation = federation
+        self._network = federation.payment_network
+        self._model = parameters
+        self._run_id = parameters.run_id
+        self._directory = dict(directory)
+        self._meter = meter
+
+    def match(self, keys: Sequence[AccountKey], *, replace: bool) -> None:
+        """These accounts; `replace`: in place of all that were matched before."""
+        epoch = self._network.next_epoch(self._run_id)
+        tables = assign_tables(
+            keys,
+            self._directory,
+            self._model.sizes.n_trees,
+            broadcast=any(plan.broadcast for plan in self._model.tables),
+        )
+        accounts = self._federation.bank_accounts
+        parameters, named = match_parameters(self._model, tables, accounts, epoch)
+        self._meter.expect(MATCH, sum(messages_of(parameters).values()))
+        self._federation.match(parameters, named, replace=replace, observer=self._meter)
+
+    def carry_on(self) -> None:
+        """The match or batch that was interrupted, to its end."""
+        epoch = self._network.epoch_under_way(self._run_id)
+        if epoch is None:
+            return
+        if epoch in self._network.matches(self._run_id) or all(
+            bank.matched_account_file(self._run_id, epoch) in (None, bank.account_file)
+            for bank in self._federation.banks
+        ):
+            self._federation.resume(self._meter)
+        else:
+            # A table must not be matched half with one version of the accounts, half with another.
+            self._network.close(self._run_id, epoch)
+
+    def require_same_accounts(self) -> None:
+        """The banks' account files are those that were matched last."""
+        changed = self.changed_accounts()
+        if changed:
+            raise DataError(
+                f"the account file of {', '.join(changed)} is not the one that was matched last: "
+                "match all accounts again (pv4fad refresh)"
+            )
+
+    def changed_accounts(self) -> list[str]:
+        """The banks whose files are not those of the match in force."""
+        everywhere = self._network.matches(self._run_id)[0]
+        return [
+            bank.name
+            for bank in self._federation.banks
+            if bank.matched_account_file(self._run_id, everywhere) != bank.account_file
+        ]

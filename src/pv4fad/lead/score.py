@@ -1,44 +1,40 @@
-"""Score the test split of a data folder with a run folder's model, all parties on one machine.
+"""Score payments with a trained model.
 
     1. prepare   the payment network's features continue from the transactions it trained on
     2. match     accounts that it has not met before; always, also if there are none
-    3. ask       a fixed number of rounds (or votes); after each message all is on disk
-    4. write     the predictions, in one piece, and beside them what they cost and what was learnt
+    3. ask       a fixed number of rounds (or votes); after each message all is stored
+    4. keep      the caller stores the predictions, with what they cost and what was learnt
 
-Killed anywhere, the same call carries on and gives the same predictions.
+The same for all parties on one machine and for a deployed payment network.  Killed anywhere, the
+same call carries on and gives the same predictions.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.files import require_new_file
+from pv4fad.lead.asking import Batching, Judge, Scoring
+from pv4fad.lead.evidence_model import EvidenceJudge, OwnModel, stored_evidence
 from pv4fad.lead.federation import LedFederation
-from pv4fad.lead.judging import DecisionJudge, EvidenceJudge, Judge, vote_table
-from pv4fad.lead.new_payments import KEY_SCHEMA, NewPayments, new_payments
-from pv4fad.lead.new_run import read_training_record
-from pv4fad.lead.own_model import OwnModel, stored_evidence
-from pv4fad.lead.payments import fingerprint, inside_federation
-from pv4fad.lead.prepare import bank_directory, bank_records
+from pv4fad.lead.paper_model import DecisionJudge, stored_trees, vote_table
+from pv4fad.lead.payments import (
+    KEY_SCHEMA,
+    NewPayments,
+    fingerprint,
+    inside_federation,
+    new_payments,
+)
+from pv4fad.lead.prepare import read_training_record
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.lead.site import Site, load_banks, members
-from pv4fad.lead.trained_run import Batching, TrainedRun
-from pv4fad.parties.network_stages import Trees
-from pv4fad.parties.party import RunRecords
-from pv4fad.parties.scoring_tables import stored_forest
-from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.loading import load_transactions
+from pv4fad.protocol.compare.state import Labels
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.run.document import RunDocument
-from pv4fad.run.folder import RunFolder
-from pv4fad.run.meter import PREPARE, PhaseCost, Progress, Report
+from pv4fad.run.meter import Meter
 from pv4fad.run.predictions import (
     in_order,
     require_order_fits,
@@ -46,6 +42,7 @@ from pv4fad.run.predictions import (
     write_predictions,
 )
 from pv4fad.run.scoring_record import Learned, ScoringRecord, write_record
+from pv4fad.store.records import stored
 from pv4fad.store.store import Store
 
 
@@ -61,98 +58,78 @@ class How:
 
 @dataclass(frozen=True)
 class Scored:
-    """What was done; the predictions are in the file."""
+    """The predictions of some payments, what they cost and what was learnt on the way."""
 
-    document: RunDocument
+    table: pl.DataFrame = field(repr=False)
+    """One row per payment, in order; `run.predictions` explains the columns."""
     record: ScoringRecord
-    transactions: int
     layers: int
     """Asked of every table in this call."""
 
-    @property
-    def phases(self) -> tuple[PhaseCost, ...]:
-        return self.record.phases
 
-
-@dataclass(frozen=True)
-class Judged:
-    """The predictions of some payments, and what was learnt on the way."""
-
-    table: pl.DataFrame = field(repr=False)
-    learned: Learned | None
-    accounts_known: int = 0
-    accounts_positive: int = 0
-
-
-def score(
-    splits: tuple[Path, Path],
-    folder: RunFolder,
-    out: Path,
-    site: Site,
-    *,
-    how: How,
-    report: Report = lambda _: None,
-) -> Scored:
-    """Score the second split; the first must be the one that the run was trained on."""
-    document = folder.require_finished()
-    require_new_file(out)
-    train, test = splits
-    accounts, schema = load_banks(test, folder, document), document.parameters.atoms
-    records = {bank: bank_records(frame, schema) for bank, frame in accounts.items()}
-    files = (read_partition(train).transactions, read_partition(test).transactions)
-    with members(folder, records, site) as federation:
-        directory = bank_directory(accounts)
-        return predict(federation, folder, files, directory, out, how=how, report=report)
-
-
-def predict(
+def score_files(
     federation: LedFederation,
-    folder: RunFolder,
+    parameters: RunParameters,
     files: tuple[Path, Path],
     directory: Mapping[str, str],
     out: Path,
     *,
     how: How,
-    report: Report,
+    meter: Meter,
 ) -> Scored:
-    """What the payment network does, while the others answer.
+    """Score a file of transactions and write the predictions, and beside them their record.
 
     `files`: the transactions that the run was trained on, and those to score.
     """
-    started = time.monotonic()
-    document = folder.require_finished()
-    history, transactions, order = _load(*files)
-    store, parameters = federation.payment_network.store, document.parameters
-    private = read_training_record(store, document.run_id)
-    if fingerprint(history) != private.transactions:
-        raise DataError(f"{files[0]} does not hold the transactions that the run was trained on")
-    share = checked_share(how.alert_share, private.settings)
-    payments = new_payments(transactions, history)
-    del history, transactions
-    run = TrainedRun(federation, parameters, directory, report)
+    payments, order = _load(federation.payment_network.store, parameters.run_id, *files)
+
+    def write(scored: Scored) -> None:
+        write_record(out, scored.record)  # first: predictions without a record have no origin
+        write_predictions(out, in_order(scored.table, order))
+
+    return score(federation, parameters, payments, directory, how=how, meter=meter, keep=write)
+
+
+def score(
+    federation: LedFederation,
+    parameters: RunParameters,
+    payments: NewPayments,
+    directory: Mapping[str, str],
+    *,
+    how: How,
+    meter: Meter,
+    keep: Callable[[Scored], object] = lambda _: None,
+) -> Scored:
+    """Score payments; `directory`: BIC → bank of the federation.
+
+    `keep` stores the result; only after that does the payment network forget how far it was.
+    """
+    store, run_id = federation.payment_network.store, parameters.run_id
+    share = checked_share(how.alert_share, read_training_record(store, run_id).settings)
     judge = judge_of(store, parameters, payments, directory, share)
-    prepared = PhaseCost(phase=PREPARE, seconds=time.monotonic() - started)
-    report(Progress(prepared, total=0, under_way=False))
+    scoring = Scoring(federation, parameters, directory, meter)
+    learned: Learned | None = None
+    n_known = n_positive = 0
     if judge is None:
-        trees = stored_trees(store, document.run_id)
-        found = voted(run, payments, trees, how.batching)
+        table = _vote(scoring, payments, store, run_id, how.batching)
     else:
-        found = judged(run, payments, judge, f"{share} {payments.fingerprint}")
-    # Before the predictions: they never stand there without it.
+        table = _decide(scoring, payments, judge, share)
+        learned = judge.learned()
+        n_known, n_positive = scoring.n_known()
     record = ScoringRecord(
-        run_id=document.run_id,
+        run_id=run_id,
         scoring="votes" if judge is None else "decisions",
         alert_share=share,
-        learned=found.learned,
-        accounts_known=found.accounts_known,
-        accounts_positive=found.accounts_positive,
-        phases=(prepared, *run.meter.phases),
-        traffic=run.meter.traffic,
+        learned=learned,
+        accounts_known=n_known,
+        accounts_positive=n_positive,
+        phases=meter.phases,
+        traffic=meter.traffic,
     )
-    write_record(out, record)
-    write_predictions(out, in_order(found.table, order))
-    run.finish_scoring()
-    return Scored(document, record, len(payments), run.layers)
+    scored = Scored(table, record, scoring.layers)
+    keep(scored)
+    scoring.finish()
+    return scored
 
 
 def checked_share(wanted: float | None, settings: TrainingSettings) -> float | None:
@@ -164,8 +141,8 @@ def checked_share(wanted: float | None, settings: TrainingSettings) -> float | N
     most = settings.alert_share
     if wanted is not None and not 0 < wanted <= most:
         raise ParameterError(
-            f"alert_share {wanted}: the run was trained for {most}; give more than 0 and at most"
-            " that"
+            f"alert_share {wanted}: the run was trained for {most}; choose a share greater than 0"
+            f" and at most {most}"
         )
     return most if wanted is None else wanted
 
@@ -184,8 +161,7 @@ def judge_of(
         model = stored_evidence(own, parameters, store)
         return EvidenceJudge(own, model, parameters.absent, payments, directory, alert_share)
     if parameters.mode == "released":
-        with store.transaction() as tx:
-            labels = RunRecords(tx, run_id).get_arrays("labels")["labels"]
+        labels = stored(store, run_id, Labels).labels
         keys = pl.DataFrame(payments.keys, schema=KEY_SCHEMA, orient="row")
         return DecisionJudge(
             stored_trees(store, run_id),
@@ -196,35 +172,38 @@ def judge_of(
     return None
 
 
-def judged(run: TrainedRun, payments: NewPayments, judge: Judge, job: str) -> Judged:
-    """Ask what is to be asked.  `job` says what is scored and how: the same call carries on."""
+def _decide(
+    scoring: Scoring, payments: NewPayments, judge: Judge, share: float | None
+) -> pl.DataFrame:
+    """Ask questions; the same payments with the same alert share carry on."""
     n_sets = len(judge.sets)
-    run.begin(f"decisions {job}", payments.keys, n_sets=n_sets)
-    judge.begin(run.known_bits(payments.keys, n_sets))
-    run.ask(payments.keys, judge)
-    return Judged(judge.table(), judge.learned(), *run.n_known())
+    scoring.begin(f"decisions {share} {payments.fingerprint}", payments.keys, n_sets=n_sets)
+    judge.begin(scoring.known_bits(payments.keys, n_sets))
+    scoring.ask(payments.keys, judge)
+    return judge.table()
 
 
-def voted(run: TrainedRun, payments: NewPayments, trees: Trees, batching: Batching) -> Judged:
-    """Ask for vote totals; the same call carries on, with the batches it began with."""
-    run.begin(f"votes {payments.fingerprint}", payments.keys, batch_size=batching.transactions)
+def _vote(
+    scoring: Scoring, payments: NewPayments, store: Store, run_id: str, batching: Batching
+) -> pl.DataFrame:
+    """Ask for vote totals; the same payments carry on, with the batches they began with."""
+    trees = stored_trees(store, run_id)
+    batch_size = batching.transactions
+    scoring.begin(f"votes {payments.fingerprint}", payments.keys, batch_size=batch_size)
     codes = trees.forest.route(payments.features.values)
-    sides = run.votes(codes, payments.keys, payments.key_of, batching.layers)
-    return Judged(vote_table(payments, trees, codes, sides), None)
+    sides = scoring.votes(codes, payments.keys, payments.key_of, batching.layers)
+    return vote_table(payments, trees, codes, sides)
 
 
-def stored_trees(store: Store, run_id: str) -> Trees:
-    """The paper's model, as the payment network keeps it."""
-    with store.transaction() as tx:
-        run = RunRecords(tx, run_id)
-        green: np.ndarray = run.get_arrays("green labels")["labels"]
-        return Trees(stored_forest(run), green)
-
-
-def _load(known: Path, new: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series | None]:
-    """Known transactions, new ones, and the order in which predictions are wanted."""
+def _load(
+    store: Store, run_id: str, known: Path, new: Path
+) -> tuple[NewPayments, pl.Series | None]:
+    """The new payments, and the order in which their predictions are wanted."""
     transactions = load_transactions(new, labels_required=False).frame
     order = required_order(new)
     if order is not None:
         require_order_fits(order, transactions["MessageId"], new)
-    return load_transactions(known, labels_required=True).frame, transactions, order
+    history = load_transactions(known, labels_required=True).frame
+    if fingerprint(history) != read_training_record(store, run_id).transactions:
+        raise DataError(f"{known} does not hold the transactions that the run was trained on")
+    return new_payments(transactions, history), order

@@ -43,8 +43,8 @@ class TrainingSettings(ValidatedModel):
     honest_banks: int | None = Field(default=None, ge=1)
     """Distributed noise: how many banks are assumed to add their noise and keep it to themselves.
 
-    By default half of the banks, rounded up.  1 relies on nobody, and costs as much noise as
-    `per-bank`.
+    By default half of the banks, rounded up.  With 1, no bank relies on another; this
+    costs as much noise as `per-bank`.
     """
     seed: int | None = Field(default=None, ge=0)
     """Of sampling and tree structure.  By default it is drawn, and secret."""

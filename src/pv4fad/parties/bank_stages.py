@@ -1,8 +1,10 @@
-"""How far a run is at a bank."""
+"""How far a run or a match is at a bank."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from pv4fad.store.records import Record, Records
 
 
 @dataclass(frozen=True)
@@ -37,3 +39,19 @@ class Released:
 @dataclass(frozen=True)
 class Trained:
     """The model exists; in sealed mode this bank holds its share of the labels."""
+
+
+Stage = Joined | Matching | Matched | Counting | Released | Trained
+
+
+@dataclass(frozen=True)
+class BankStage(Record):
+    """The stage of a run or a match."""
+
+    now: Stage
+
+
+def stage_of(records: Records) -> Stage | None:
+    """How far it is; None before it has begun."""
+    found = records.find(BankStage)
+    return None if found is None else found.now

@@ -2,67 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from pv4fad.errors import OrderError
 from pv4fad.parties.epochs import forget_messages
-from pv4fad.parties.party import RunRecords
-from pv4fad.store.store import Transaction
+from pv4fad.parties.network_stages import Matched, Scored, stage_of
+from pv4fad.protocol.match.network import JOIN
+from pv4fad.protocol.match.state import MatchesInForce
+from pv4fad.protocol.score.state import (
+    EncryptedLabelShares,
+    KnownBits,
+    LabelSharesKept,
+    SetMasks,
+    SetSharesKept,
+)
+from pv4fad.store.records import Record, Records
 
-_LAST = "last epoch"
-_OVER = ("Matched", "Scored")
-# Of training itself the model stays; what the join and its keys consist of does not.
-_JOIN = ("secret key", "public key", "relinearisation key", "bank/", "ids/", "table/",
-         "opened/", "shares/", "set masks/", "labels/", "known bits/")  # fmt: skip
+
+@dataclass(frozen=True)
+class LastEpoch(Record):
+    """The number of the latest match or batch."""
+
+    epoch: int
 
 
-def last_epoch(training: RunRecords) -> int:
+def last_epoch(training: Records) -> int:
     """The number of the latest match or batch; 0 if there was none since training."""
-    return int(training.find_json(_LAST, 0))
+    noted = training.find(LastEpoch)
+    return 0 if noted is None else noted.epoch
 
 
-def epoch_under_way(training: RunRecords) -> int | None:
+def epoch_under_way(training: Records) -> int | None:
     """The match or batch that is not over yet; one at a time."""
     epoch = last_epoch(training)
     return epoch if epoch and not is_over(training, epoch) else None
 
 
-def is_over(training: RunRecords, epoch: int) -> bool:
+def is_over(training: Records, epoch: int) -> bool:
     """Whether a match or batch has ended; one whose records are gone has."""
-    stage = training.of_epoch(epoch).find_json("stage", None)
-    return epoch <= last_epoch(training) and (stage is None or stage[0] in _OVER)
+    stage = stage_of(training.of_epoch(epoch))
+    return epoch <= last_epoch(training) and (stage is None or isinstance(stage, Matched | Scored))
 
 
-def new_epoch(training: RunRecords) -> int:
+def new_epoch(training: Records) -> int:
     """The number of a match or batch that begins."""
     epoch = epoch_under_way(training)
     if epoch is not None:
         raise OrderError(f"match or batch {epoch} is not over yet: carry on with that one first")
     epoch = last_epoch(training) + 1
-    training.put_json(_LAST, epoch)
+    training.put(LastEpoch(epoch))
     return epoch
 
 
-def close_epoch(run_id: str, epoch: int, tx: Transaction) -> None:
+def close_epoch(training: Records, epoch: int) -> None:
     """Forget a match or batch, whatever its state; a match in force cannot be given up any more."""
-    training = RunRecords(tx, run_id)
-    if epoch not in training.get_json("matches"):
-        training.of_epoch(epoch).delete_all("")
-        forget_messages(run_id, epoch, tx)
+    if epoch not in training.get(MatchesInForce).epochs:
+        training.of_epoch(epoch).delete_all()
+        forget_messages(training.run_id, epoch, training.tx)
 
 
-def put_in_force(training: RunRecords, epoch: int, *, replaces: bool) -> Sequence[int]:
-    """A match is complete: the matches to score with from now on, all others are forgotten.
+def forget_all_but(in_force: Collection[int], training: Records) -> None:
+    """Forget the matches that are not in force.
 
-    One that replaces all others stands alone; any other follows the one that did.
+    Of training itself the model stays; what the join and its keys consist of, and what has been
+    learnt with them, does not.
     """
-    before = training.get_json("matches")
-    if replaces:
-        training.put_json("key epoch", epoch)
-    in_force = [epoch] if replaces else [before[0], epoch]
-    training.put_json("matches", in_force)
     for old in training.epochs() - set(in_force):
-        training.of_epoch(old).delete_all("")
+        training.of_epoch(old).delete_all()
     if 0 not in in_force:
-        training.delete_all(*_JOIN)
-    return in_force
+        training.delete(
+            *JOIN, SetMasks, SetSharesKept, EncryptedLabelShares, LabelSharesKept, KnownBits
+        )

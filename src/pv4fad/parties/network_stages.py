@@ -1,43 +1,18 @@
-"""What the payment network brings to a run, and how far a run is."""
+"""How far a run, a match or a batch is at the payment network."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pv4fad.forest.atoms import AtomSet
-from pv4fad.forest.pairs import GroupCounts
-from pv4fad.forest.structure import Forest
-from pv4fad.protocol.tables import TableAccounts
-
-
-@dataclass(frozen=True)
-class Trees:
-    """The paper's model: the forest, and the labels of the leaves that need no bank."""
-
-    forest: Forest = field(repr=False)
-    green_labels: NDArray[np.int8] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class TrainingInput:
-    """What the payment network brings: what its accounts count in each group or cell."""
-
-    counts: GroupCounts = field(repr=False)
-    sets: tuple[tuple[AtomSet, ...], ...] = field(repr=False)
-    """The sets whose sums are wanted, for each group or cell."""
-    tables: dict[str, TableAccounts] = field(repr=False)
-    trees: Trees | None = field(default=None, repr=False)
-    """None: the default model, whose groups are cells."""
+from pv4fad.store.records import Record, Records
+from pv4fad.store.store import Store
 
 
 @dataclass(frozen=True)
 class Proposed:
     """Waiting for the keys of the banks, and for the aggregator, that are not in `answered`."""
 
-    answered: list[str]
+    answered: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -51,7 +26,7 @@ class Running:
 class Settling:
     """A match after training is in force; waiting for the banks that are not in `answered`."""
 
-    answered: list[str]
+    answered: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -74,3 +49,38 @@ class Revealing:
 @dataclass(frozen=True)
 class Trained:
     """The model exists."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """A batch under way: steps answered by each bank that has begun, sums of A still to come."""
+
+    answered: dict[str, int]
+    sums_left: int
+
+
+@dataclass(frozen=True)
+class Scored:
+    """All answers of a batch are in."""
+
+
+Stage = Proposed | Running | Settling | Matched | Comparing | Revealing | Trained | Scoring | Scored
+
+
+@dataclass(frozen=True)
+class NetworkStage(Record):
+    """The stage of a run, a match or a batch."""
+
+    now: Stage
+
+
+def stage_of(records: Records) -> Stage | None:
+    """How far it is; None before it has begun."""
+    found = records.find(NetworkStage)
+    return None if found is None else found.now
+
+
+def stored_stage(store: Store, run_id: str) -> Stage | None:
+    """How far a run is, from the payment network's store."""
+    with store.transaction() as tx:
+        return stage_of(Records(tx, run_id))

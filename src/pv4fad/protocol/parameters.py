@@ -30,8 +30,9 @@ from pv4fad.he.ring import PLAIN_MODULI, Ring, RingParameters, match_ring, share
 from pv4fad.privacy.bound import sensitivity
 from pv4fad.privacy.epsilon import Epsilon, parse_epsilon
 from pv4fad.privacy.noise import noise_tail_bound
-from pv4fad.protocol.compare import DIGIT_BASE, digit_bases
-from pv4fad.protocol.packing import Lane, lanes
+from pv4fad.protocol.compare.steps import DIGIT_BASE, digit_bases
+from pv4fad.protocol.count.packing import Lane, lanes
+from pv4fad.protocol.roles import NOT_BANKS
 from pv4fad.validated import ValidatedModel
 
 LOG2_WRAP = -40.0  # a noisy sum leaves the range of t
@@ -39,7 +40,6 @@ LOG2_LAYERS = -40.0  # a bin of a bank holds more accounts than were planned for
 LOG2_DISTANCE = -30.0  # everything sanitised in a run, from uniform
 LOG2_FALSE_MATCH = -20.0  # two different accounts pass for one, anywhere in a run
 
-NOT_BANKS = ("payment-network", "aggregator")  # the names of the other parties
 BROADCAST = "broadcast"  # the table that all banks get
 
 _MESSAGE_BYTES = 100 * 2**20  # of ciphertexts in one message, about

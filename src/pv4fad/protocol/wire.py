@@ -20,7 +20,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import numpy as np
@@ -62,6 +62,14 @@ class Address:
             value = getattr(self, name)
             if type(value) is not int or not 0 <= value <= MAX_COUNTER:
                 raise WireError(f"address: {name} must be an integer in 0..2^53")
+
+    def answer(self) -> Address:
+        """The address of the answer to a message: back to its sender."""
+        return replace(self, sender=self.receiver, receiver=self.sender)
+
+    def onward(self, receiver: str, table_id: str = "", index: int = 0) -> Address:
+        """The address of what the receiver of a message sends next in this run and epoch."""
+        return Address(self.receiver, receiver, self.run_id, table_id, self.epoch, index)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Detector
 from pv4fad.evaluation.measures import Curve
-from pv4fad.protocol.messages import Receipt
+from pv4fad.protocol.receipt import Receipt
 from pv4fad.report.canvas import (
     LEFT,
     RIGHT,

@@ -21,7 +21,7 @@ LEARNS: dict[str, str] = {
     "encrypted-digits": NOTHING_CLOSED,
     "shared-labels": NOTHING_UNIFORM,
     "label-masks": NOTHING_UNIFORM,
-    "tables-in-force": "when accounts were matched again",
+    "tables-in-force": "when the match was refreshed",
     "blinded-set-shares": NOTHING_UNIFORM,
     "set-shares-opened": "that a message was handled",
     "label-request": "which part comes next",

@@ -15,8 +15,8 @@ from pydantic import ConfigDict, ValidationError
 from pv4fad import __version__
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.he.noise import FAILURE_BITS
-from pv4fad.parties.bank_release import UNIT
 from pv4fad.privacy.effective import effective_epsilon, guessing_bound
+from pv4fad.protocol.count.bank import UNIT
 from pv4fad.protocol.parameters import LOG2_LAYERS, LOG2_WRAP, RunParameters
 from pv4fad.run.meter import PhaseCost, Traffic
 from pv4fad.validated import ValidatedModel
@@ -26,7 +26,7 @@ VERSION: Literal[2] = 2
 SCORING_IS_OUTSIDE = {
     "decisions": "Scoring is outside the ε claim.  About an account that it asks a bank about, the"
     " payment network learns exactly whether the record is of the kinds it asked for, one bit for"
-    " each kind, at most once until all accounts are matched anew.  About all other accounts its"
+    " each kind, at most once until the next refresh.  About all other accounts its"
     " view stays as private as stated.",
     "votes": "Scoring is outside the ε claim.  For each side of a payment that it scores, the"
     " payment network learns a vote total.  Vote totals tell kinds of accounts apart: after a few"

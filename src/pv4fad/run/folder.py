@@ -53,20 +53,20 @@ class RunFolder:
         document = self.read()
         if document is not None and document.state == "finished":
             raise StoreError(
-                f"{self.path} holds the finished run {document.run_id}: name another folder"
+                f"{self.path} holds the finished run {document.run_id}: choose another folder"
             )
         if document is not None:
             raise StoreError(
                 f"{self.path} holds the unfinished run {document.run_id}: repeat the command with"
-                " --resume to carry on, or name another folder"
+                " --resume to carry on, or choose another folder"
             )
         if self.path.exists() and not self.path.is_dir():
-            raise StoreError(f"{self.path} is a file: name a new or empty folder")
+            raise StoreError(f"{self.path} is a file: choose a new or empty folder")
         if self.path.is_dir() and set(self.path.iterdir()) - set(self.path.glob(_UNFINISHED_FILES)):
-            raise StoreError(f"{self.path} holds other files: name a new or empty folder")
-        place = next(one for one in (self.path, *self.path.absolute().parents) if one.exists())
+            raise StoreError(f"{self.path} holds other files: choose a new or empty folder")
+        place = next(path for path in (self.path, *self.path.absolute().parents) if path.exists())
         if not os.access(place, os.W_OK | os.X_OK):
-            raise StoreError(f"{self.path} cannot be made: no permission to write in {place}")
+            raise StoreError(f"{self.path} cannot be created: no permission to write in {place}")
 
     def require_unfinished(self) -> RunDocument:
         """The run to resume."""

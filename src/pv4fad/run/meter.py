@@ -1,7 +1,9 @@
-"""Seconds and bytes of a run: by phase, and by kind and direction of message.
+"""Seconds, messages and bytes of a run: by phase, and by kind and direction of message.
 
-    prepare   at the payment network and the banks, before anything is sent
-    propose, match, count; of the paper's model compare, labels   as in `federation`
+    prepare   before anything is sent
+    propose, match, count; of the paper's model compare, labels   training, as in `protocol.order`
+    match     after training: accounts that are new, or all of them again
+    score     questions and answers, and what a sealed model needs before the first batch
 
 A message belongs to the phase of its kind.  Handling time belongs to the phase of the work that the
 message sets off: the last shares of the join let the payment network begin to count.  Messages
@@ -15,29 +17,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from pv4fad.parties.party import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.protocol.messages import BlindedIndicators, MaskedProducts, Receipt, Roster
+from pv4fad.protocol.count.messages import MaskedProducts
+from pv4fad.protocol.match.messages import BlindedIndicators
+from pv4fad.protocol.order import messages_of, phase_of
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.messages import Roster
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.roles import role_of
 from pv4fad.protocol.wire import Message
 from pv4fad.validated import ValidatedModel
 
-PREPARE = "prepare"
-PHASES = (PREPARE, "propose", "match", "count")
-
-_PHASE_OF_KIND = {
-    "run-proposal": "propose",
-    "bank-keys": "propose",
-    "roster": "propose",
-    "encrypted-table": "match",
-    "blinded-indicators": "match",
-    "masked-products": "count",
-    "noisy-sums": "count",
-    "noisy-counts": "count",
-    "blinded-sums": "compare",
-    "encrypted-digits": "compare",
-    "shared-labels": "labels",
-    "label-masks": "labels",
-}
+PREPARE, PROPOSE, MATCH, COUNT, SCORE = "prepare", "propose", "match", "count", "score"
+TRAINING_PHASES = (PREPARE, PROPOSE, MATCH, COUNT)
+SCORING_PHASES = (PREPARE, MATCH, SCORE)
+REFRESH_PHASES = (PREPARE, MATCH)
 
 
 class PhaseCost(ValidatedModel):
@@ -61,7 +54,7 @@ class Traffic(ValidatedModel):
 
 @dataclass(frozen=True)
 class Progress:
-    """A phase as far as it is; `total` messages follow from the public parameters."""
+    """How far a phase is; the `total` number of messages follows from public parameters."""
 
     cost: PhaseCost
     total: int
@@ -80,80 +73,80 @@ class Progress:
 Report = Callable[[Progress], object]
 
 
-class TrafficCount:
-    """Messages and bytes by kind and direction."""
-
-    def __init__(self, traffic: Iterable[Traffic] = ()) -> None:
-        """`traffic`: what was counted before."""
-        self._messages: Counter[tuple[str, str, str]] = Counter()
-        self._bytes: Counter[tuple[str, str, str]] = Counter()
-        for one in traffic:
-            self._messages[one.kind, one.sender, one.receiver] = one.messages
-            self._bytes[one.kind, one.sender, one.receiver] = one.bytes
-
-    def add(self, message: Message, size_bytes: int) -> None:
-        address = message.address
-        direction = (message.kind, role(address.sender), role(address.receiver))
-        self._messages[direction] += 1
-        self._bytes[direction] += size_bytes
-
-    def counted(self) -> tuple[Traffic, ...]:
-        return tuple(
-            Traffic(kind=kind, sender=sender, receiver=receiver, messages=n, bytes=size)
-            for (kind, sender, receiver), n in self._messages.items()
-            for size in (self._bytes[kind, sender, receiver],)
-        )
-
-
 class Meter:
-    """An observer of a transport."""
+    """Measures training, scoring or a refresh; an observer of a transport.
+
+    It begins with the phase `prepare`, which ends when messages are expected or sent.
+    """
 
     def __init__(
         self,
-        parameters: RunParameters,
-        report: Report,
+        report: Report = lambda _: None,
         *,
         phases: Iterable[PhaseCost] = (),
         traffic: Iterable[Traffic] = (),
     ) -> None:
         """`phases` and `traffic`: what an interrupted run has cost already."""
-        self._parameters = parameters
         self._report = report
-        self._totals = messages_of_phases(parameters)
-        self._costs = {phase: PhaseCost(phase=phase) for phase in self._totals}
-        self._costs |= {cost.phase: cost for cost in phases}
-        self._traffic = TrafficCount(traffic)
-        self._working_on: str | None = "propose"
+        self._costs = {cost.phase: cost for cost in phases}
+        self._traffic = {(flow.kind, flow.sender, flow.receiver): flow for flow in traffic}
+        self._totals: Counter[str] = Counter()
+        self._training: RunParameters | None = None
+        self._working_on: str | None = PREPARE
         self._since = time.monotonic()
+
+    def expect_training(self, parameters: RunParameters) -> None:
+        """All messages of a training follow, with those that an interrupted run has sent."""
+        self._training = parameters
+        self._totals.update(messages_of(parameters))
+        self.switch_to(PROPOSE)
+
+    def expect(self, phase: str, messages: int) -> None:
+        """This many messages of a phase are still to come, as far as is known."""
+        self._totals[phase] = self._cost(phase).messages + messages
+        self.switch_to(phase)
 
     def __call__(self, message: Message, size_bytes: int) -> None:
         """A message is about to be handed over."""
-        self._traffic.add(message, size_bytes)
-        self._add(_phase_of(message), messages=1, size_bytes=size_bytes)
-        self._switch_to(self._phase_of_work(message))
+        sender, receiver = role_of(message.address.sender), role_of(message.address.receiver)
+        before = self._traffic.get((message.kind, sender, receiver))
+        self._traffic[message.kind, sender, receiver] = Traffic(
+            kind=message.kind,
+            sender=sender,
+            receiver=receiver,
+            messages=1 + (before.messages if before else 0),
+            bytes=size_bytes + (before.bytes if before else 0),
+        )
+        self._add(phase_of(message), messages=1, size_bytes=size_bytes)
+        self.switch_to(self._phase_of_work(message))
 
     def stop(self) -> None:
         """The last message has been handled."""
-        self._switch_to(None)
+        self.switch_to(None)
 
-    @property
-    def phases(self) -> tuple[PhaseCost, ...]:
-        return tuple(self._costs.values())
-
-    @property
-    def traffic(self) -> tuple[Traffic, ...]:
-        return self._traffic.counted()
-
-    def _switch_to(self, phase: str | None) -> None:
+    def switch_to(self, phase: str | None) -> None:
+        """The time from now on belongs to this phase."""
         now, before = time.monotonic(), self._working_on
         seconds, self._working_on, self._since = now - self._since, phase, now
         if before is not None:
             self._add(before, seconds=seconds)
 
+    @property
+    def phases(self) -> tuple[PhaseCost, ...]:
+        """Those that have begun."""
+        return tuple(self._costs.values())
+
+    @property
+    def traffic(self) -> tuple[Traffic, ...]:
+        return tuple(self._traffic.values())
+
+    def _cost(self, phase: str) -> PhaseCost:
+        return self._costs.get(phase, PhaseCost(phase=phase))
+
     def _add(
         self, phase: str, *, seconds: float = 0.0, messages: int = 0, size_bytes: int = 0
     ) -> None:
-        before = self._costs[phase]
+        before = self._cost(phase)
         cost = PhaseCost(
             phase=phase,
             seconds=before.seconds + seconds,
@@ -161,49 +154,25 @@ class Meter:
             bytes=before.bytes + size_bytes,
         )
         self._costs[phase] = cost
-        self._report(Progress(cost, self._totals[phase], self._working_on == phase))
+        total = max(self._totals[phase], cost.messages)
+        self._report(Progress(cost, total, self._working_on == phase))
 
     def _phase_of_work(self, message: Message) -> str:
         """Of what the receiver will do next."""
         bank, here = message.address.sender, (message.address.table_id, message.address.index)
+        if self._training is None:
+            return phase_of(message)
         match message:
             case BlindedIndicators():
-                plan, chunk = self._parameters.match_steps(bank)[-1]
-                return "count" if here == (plan.table_id, chunk) else "match"
+                plan, chunk = self._training.match_steps(bank)[-1]
+                return COUNT if here == (plan.table_id, chunk) else MATCH
             case Receipt(of=of) if _kind(of) == Roster.kind:
-                return "match"
+                return MATCH
             case Receipt(of=of) if _kind(of) == MaskedProducts.kind:
                 # After its last products, it is the next bank's turn.
-                plan, chunk = self._parameters.count_steps(bank)[-1]
-                return "match" if here == (plan.table_id, chunk) else "count"
-        return _phase_of(message)
-
-
-def messages_of_phases(parameters: RunParameters) -> dict[str, int]:
-    """How many messages each phase has."""
-    n_banks = len(parameters.banks)
-    n_match = sum(len(parameters.match_steps(bank)) for bank in parameters.banks)
-    n_count = sum(len(parameters.count_steps(bank)) for bank in parameters.banks)
-    messages = {
-        PREPARE: 0,
-        "propose": 2 + 4 * n_banks,  # proposals, keys or receipt; rosters, receipts
-        "match": 2 * n_match,
-        "count": 2 * n_count + n_banks,
-    }
-    if parameters.mode == "counts":
-        return messages | {"count": messages["count"] + 1}
-    n_blocks, n_masks = parameters.n_leaf_blocks, n_banks if parameters.mode == "sealed" else 1
-    return messages | {"compare": 1 + n_blocks, "labels": n_blocks + n_masks}
-
-
-def role(party: str) -> str:
-    """What a party is: every bank is a bank."""
-    return party if party in (PAYMENT_NETWORK, AGGREGATOR) else "bank"
-
-
-def _phase_of(message: Message) -> str:
-    kind = _kind(message.of) if isinstance(message, Receipt) else message.kind
-    return _PHASE_OF_KIND[kind]
+                plan, chunk = self._training.count_steps(bank)[-1]
+                return MATCH if here == (plan.table_id, chunk) else COUNT
+        return phase_of(message)
 
 
 def _kind(message_id: str) -> str:

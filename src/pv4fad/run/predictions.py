@@ -1,6 +1,6 @@
 """Predictions as a file: in the order the challenge asks for, written in one piece.
 
-Decisions (`judging`):
+Decisions:
 MessageId, Score      alerts above all others; without an alert, by own evidence alone
 Alert, Level          0 or 1; 0 without an alert, 1 to 3 by score
 LocalScore            without any bank
@@ -13,13 +13,41 @@ GreenVotes, OrderingVotes, BeneficiaryVotes, Reasons
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from pv4fad.errors import DataError
 from pv4fad.files import whole_file
 from pv4fad.payments.challenge import PREDICTIONS_FORMAT_FILE
+
+BANKS_RECORD = "the bank's record"
+"""The reason of an alert that a bank's answer made or raised."""
+
+
+def prediction_table(
+    message_ids: pl.Series,
+    *,
+    score: NDArray[np.float64],
+    alert: NDArray[np.bool_],
+    level: NDArray[np.int8],
+    local_score: NDArray[np.float64],
+    reasons: Sequence[str | None],
+) -> pl.DataFrame:
+    """One row per payment; nothing but these columns depends on a bank."""
+    return pl.DataFrame(
+        {
+            "MessageId": message_ids,
+            "Score": score,
+            "Alert": alert.astype(np.int8),
+            "Level": level,
+            "LocalScore": local_score,
+            "Reasons": pl.Series(reasons, dtype=pl.String),
+        }
+    )
 
 
 def required_order(transactions: Path) -> pl.Series | None:

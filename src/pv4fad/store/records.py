@@ -21,15 +21,16 @@ import json
 import math
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, fields, is_dataclass
+from types import UnionType
+from typing import Any, ClassVar, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from pv4fad.errors import StoreError
-from pv4fad.store.store import Transaction
+from pv4fad.store.store import Store, Transaction
 
 Place = str | int
 _LENGTH = struct.Struct("<Q")
@@ -38,7 +39,8 @@ _LENGTH = struct.Struct("<Q")
 class Record:
     """A frozen dataclass that a store can keep.
 
-    Fields are arrays of one type, bytes, tuples of bytes, or what pydantic brings to JSON and back.
+    Fields are arrays of one type, bytes, tuples of bytes, one of several dataclasses (kept with the
+    name of its class), or what pydantic brings to JSON and back.
     """
 
     of_all_runs: ClassVar[bool] = False
@@ -124,6 +126,12 @@ class Records:
             if "/" in str(part) or not str(part):
                 raise StoreError(f"{kind.__name__}: {part!r} cannot be part of a record's place")
         return prefix + "/".join([kind.__name__, *map(str, place)])
+
+
+def stored(store: Store, run_id: str, kind: type[R], *place: Place, epoch: int = 0) -> R:
+    """One record of a store that must be there, in a transaction of its own."""
+    with store.transaction() as tx:
+        return Records(tx, run_id, epoch).get(kind, *place)
 
 
 def to_bytes(record: Record) -> bytes:
@@ -222,6 +230,21 @@ class _Json:
         return self.adapter.validate_json(json.dumps(entry))
 
 
+class _OneOf:
+    """One of several dataclasses, by the name of its class."""
+
+    def __init__(self, kinds: tuple[Any, ...]) -> None:
+        self._adapters = {kind.__name__: TypeAdapter(kind) for kind in kinds}
+
+    def write(self, value: Any) -> tuple[Any, list[bytes | memoryview]]:
+        name = type(value).__name__
+        return [name, json.loads(self._adapters[name].dump_json(value))], []
+
+    def read(self, entry: Any, rest: _Rest) -> Any:
+        name, content = entry
+        return self._adapters[name].validate_json(json.dumps(content))
+
+
 _FORMS: dict[Any, dict[str, _Form]] = {}
 
 
@@ -240,4 +263,6 @@ def _form(hint: Any) -> _Form:
         return _Bytes()
     if hint == tuple[bytes, ...]:
         return _Parts()
+    if get_origin(hint) in (Union, UnionType) and all(map(is_dataclass, get_args(hint))):
+        return _OneOf(get_args(hint))
     return _Json(TypeAdapter(hint))

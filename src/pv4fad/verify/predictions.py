@@ -22,18 +22,20 @@ from pv4fad.errors import DataError
 from pv4fad.evidence.questions import UNKNOWN
 from pv4fad.evidence.trusted import trusted_bits
 from pv4fad.forest.trusted import TrustedThirdParty
-from pv4fad.lead.judging import VOTES, vote_table
-from pv4fad.lead.new_payments import KEY_SCHEMA, new_payments
-from pv4fad.lead.prepare import bank_directory
+from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.paper_model import VOTES, vote_table
+from pv4fad.lead.payments import KEY_SCHEMA, new_payments
 from pv4fad.lead.score import judge_of
 from pv4fad.lead.scoring_job import JobNotes
-from pv4fad.parties.network_stages import Trees
-from pv4fad.parties.party import RunRecords
 from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.loading import load_transactions
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import Trees
+from pv4fad.protocol.propose.state import AccountFile
+from pv4fad.protocol.state import with_keys_in_use
 from pv4fad.run.predictions import in_order
 from pv4fad.run.scoring_record import ScoringRecord, require_run
+from pv4fad.store.records import Records
 from pv4fad.store.store import Store
 from pv4fad.verify.comparison import Comparison, joined_atoms
 
@@ -85,9 +87,8 @@ def _read(path: Path) -> pl.DataFrame:
 def require_matched_accounts(store: Store, run_id: str, version: str) -> None:
     """These are the accounts of the match in force."""
     with store.transaction() as tx:
-        training = RunRecords(tx, run_id)
-        matched = training.of_epoch(training.find_json("key epoch", 0)).get("account file")
-    if matched.decode() != version:
+        matched = with_keys_in_use(Records(tx, run_id)).get(AccountFile)
+    if matched.fingerprint != version:
         raise DataError(
             f"{store.party}: the account file of the test split is not the one matched last"
         )
@@ -105,16 +106,17 @@ def compare_decisions(
     keys = pl.DataFrame(payments.keys, schema=KEY_SCHEMA, orient="row")
     atom_of = joined_atoms(keys, scored.accounts, parameters.atoms)[:, 0]
     truth = np.stack(
-        [trusted_bits(atom_of, one.atoms, absent=one.absent) for one in judge.sets], axis=1
+        [trusted_bits(atom_of, asked.atoms, absent=asked.absent) for asked in judge.sets], axis=1
     )
     notes = JobNotes(store, parameters.run_id)
     known = notes.known_bits(payments.keys, len(judge.sets))
-    told = known != UNKNOWN
+    answered = known != UNKNOWN
     # A scoring that was not the first since the match knew some answers before.
     first = record.accounts_known == record.learned.accounts_asked
     if not first and notes.n_known()[0] != record.accounts_known:
         raise DataError(
-            "other payments were scored after these: what was known then cannot be told any more"
+            "other payments were scored after these, so what was known at the time cannot be"
+            " reconstructed"
         )
     judge.begin(np.full_like(known, UNKNOWN) if first else known)
     for number in range(len(judge.sets)):
@@ -122,7 +124,7 @@ def compare_decisions(
         judge.take(number, accounts, truth[accounts, number].astype(np.int64))
     ours, theirs = in_order(scored.predictions, payments.message_ids), judge.table()
     return (
-        Comparison.of("bits", known[told], truth[told]),
+        Comparison.of("bits", known[answered], truth[answered]),
         Comparison.of("alerts", *(_column(table, "Alert") for table in (ours, theirs))),
         Comparison.of("levels", *(_column(table, "Level") for table in (ours, theirs))),
         _scores(ours, theirs),

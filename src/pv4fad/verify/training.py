@@ -7,7 +7,7 @@ that is meant to stay private.
     counts          Σ_j (p_j − q_j) for every sum: exact in every run, noise comes after
     released        the noisy counts, or the labels of red leaves: equal where there is no noise
     own             what the payment network keeps of its own: local model, or green labels
-    bits, alerts    of a file of predictions, if one is given (`prediction_verification`)
+    bits, alerts    of a file of predictions, if one is given (`verify.predictions`)
 """
 
 from __future__ import annotations
@@ -23,24 +23,30 @@ from numpy.typing import NDArray
 from pv4fad.errors import DataError
 from pv4fad.evidence.trusted import trusted_counts
 from pv4fad.forest.trusted import TrustedThirdParty
-from pv4fad.lead.bank_files import load_split
-from pv4fad.lead.commitment import commitment
-from pv4fad.lead.members import party_names
-from pv4fad.lead.new_run import TrainingRecord, read_training_record
-from pv4fad.lead.own_model import OwnModel
-from pv4fad.lead.payments import fingerprint
-from pv4fad.lead.prepare import (
-    PreparedEvidence,
-    PreparedTrees,
+from pv4fad.lead.bank_files import (
     account_file_fingerprint,
     bank_directory,
-    prepare_payment_network,
+    load_banks,
+    load_split,
 )
-from pv4fad.lead.site import load_banks
-from pv4fad.parties.party import PAYMENT_NETWORK, RunRecords
+from pv4fad.lead.evidence_model import OwnModel, PreparedEvidence
+from pv4fad.lead.paper_model import PreparedTrees
+from pv4fad.lead.payments import fingerprint
+from pv4fad.lead.prepare import (
+    TrainingRecord,
+    commitment,
+    prepare_payment_network,
+    read_training_record,
+)
+from pv4fad.lead.simulate import party_names
 from pv4fad.privacy.ledger import read_ledger
+from pv4fad.protocol.compare.state import BankLabelShare, Labels, LabelShare
+from pv4fad.protocol.count.state import BankSums, OwnSums, ReleasedCounts
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.state import StoredTrees
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.run.folder import RunFolder
+from pv4fad.store.records import stored
 from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import Store
 from pv4fad.verify.comparison import Comparison, joined_atoms
@@ -69,11 +75,11 @@ class Verification:
 
     @property
     def exact_parts_agree(self) -> bool:
-        return all(one.all_equal for one in self.exact)
+        return all(comparison.all_equal for comparison in self.exact)
 
     @property
     def all_equal(self) -> bool:
-        return self.exact_parts_agree and all(one.all_equal for one in self.noisy)
+        return self.exact_parts_agree and all(each.all_equal for each in self.noisy)
 
 
 def verify(
@@ -90,7 +96,8 @@ def verify(
     scored = None
     if predictions is not None:
         test, file = predictions
-        scored = ScoredData.read(test, load_banks(test, folder, document), file, document.run_id)
+        scored_accounts = load_banks(test, document.parameters.banks)
+        scored = ScoredData.read(test, scored_accounts, file, document.run_id)
     tables = load_split(split)
     accounts = {bank: table.frame for bank, table in tables.accounts.items()}
     if set(accounts) != set(document.parameters.banks):
@@ -153,10 +160,10 @@ def _compare_counts(
     network = stores[PAYMENT_NETWORK]
     own, kept = prepared.own, OwnModel.stored(network, parameters.run_id)
     same_model = own.local.to_bytes() == kept.local.to_bytes()
-    arrays, stored = own.knowledge.to_arrays(), kept.knowledge.to_arrays()
+    arrays, before = own.knowledge.to_arrays(), kept.knowledge.to_arrays()
     # The last bits of a floating-point number depend on the machine's arithmetic.
-    same = [np.allclose(arrays[name], stored[name], rtol=1e-9) for name in arrays]
-    released = _arrays(network, parameters.run_id, "noisy counts")["counts"]
+    same = [np.allclose(arrays[name], before[name], rtol=1e-9) for name in arrays]
+    released = stored(network, parameters.run_id, ReleasedCounts).counts
     exact = (
         Comparison.of("counts", _shared_sums(parameters, stores), theirs),
         Comparison("local model", int(same_model), 1),
@@ -179,7 +186,7 @@ def _compare_labels(
     green = oracle.green_labels(
         prepared.codes, prepared.labels, counting.class_weights, counting.label0_rates
     )
-    kept = _arrays(stores[PAYMENT_NETWORK], parameters.run_id, "green labels")["labels"]
+    kept = stored(stores[PAYMENT_NETWORK], parameters.run_id, StoredTrees).green_labels
     labels = oracle.red_labels(theirs)
     exact = (
         Comparison.of("counts", _shared_sums(parameters, stores), theirs[:, :-1]),
@@ -194,9 +201,9 @@ def _compare_labels(
 def _shared_sums(parameters: RunParameters, stores: Stores) -> NDArray[np.int64]:
     """(groups, sets): Σ_j (p_j − q_j), before any noise."""
     run_id, t = parameters.run_id, np.uint64(parameters.plain_modulus)
-    total = _arrays(stores[PAYMENT_NETWORK], run_id, "sums")["p"].astype(np.uint64)
+    total = stored(stores[PAYMENT_NETWORK], run_id, OwnSums).p
     for bank in parameters.banks:
-        q = _arrays(stores[bank], run_id, "sums")["q"].astype(np.uint64)
+        q = stored(stores[bank], run_id, BankSums).q
         total = (total + t - q.reshape(total.shape)) % t
     return parameters.signed(total)
 
@@ -206,12 +213,12 @@ def _red_labels(parameters: RunParameters, stores: Stores) -> dict[str, NDArray[
     run_id, t = parameters.run_id, np.uint64(parameters.plain_modulus)
     network, shape = stores[PAYMENT_NETWORK], (parameters.sizes.n_groups, -1)
     if parameters.mode == "released":
-        labels = _arrays(network, run_id, "labels")["labels"]
+        labels = stored(network, run_id, Labels).labels
         return {"red leaves": labels.astype(np.uint64).reshape(shape)}
-    own = _arrays(network, run_id, "label share")["p"]
+    own = stored(network, run_id, LabelShare).p
     return {
         f"red leaves, with the share of {bank}": (
-            (own + _arrays(stores[bank], run_id, "label share")["b"]) % t
+            (own + stored(stores[bank], run_id, BankLabelShare).b) % t
         ).reshape(shape)
         for bank in parameters.banks
     }
@@ -219,11 +226,8 @@ def _red_labels(parameters: RunParameters, stores: Stores) -> dict[str, NDArray[
 
 def _require_same_accounts(store: Store, run_id: str, version: str) -> None:
     """What a bank spent ε on is in its ledger."""
-    used = {one.account_file for one in read_ledger(store).expenses if one.run_id == run_id}
+    used = {
+        expense.account_file for expense in read_ledger(store).expenses if expense.run_id == run_id
+    }
     if used != {version}:
         raise DataError(f"{store.party}: these are not the accounts that the run was trained on")
-
-
-def _arrays(store: Store, run_id: str, name: str) -> dict[str, NDArray[np.integer]]:
-    with store.transaction() as tx:
-        return RunRecords(tx, run_id).get_arrays(name)

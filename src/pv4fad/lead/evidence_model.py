@@ -1,0 +1,256 @@
+"""The default model at the payment network: how it is prepared and kept, how it judges payments.
+
+What the payment network keeps of its own has no bank's data in it: the local model, and its
+knowledge of its own payments (`evidence.knowledge`).  With the noisy counts of the run it becomes
+the evidence that scoring goes by: rounds of questions, one for each kind of account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pv4fad.detection.local_model import LocalModel, local_reasons, usual_values
+from pv4fad.detection.local_scale import honest_sample
+from pv4fad.errors import ParameterError
+from pv4fad.evidence.cells import N_CELLS, CountedAccounts, TrainingPayments
+from pv4fad.evidence.classes import ABSENT, Absent, counted_sets, provided_classes
+from pv4fad.evidence.knowledge import Knowledge
+from pv4fad.evidence.model import EvidenceModel
+from pv4fad.evidence.noise import CountNoise
+from pv4fad.evidence.questions import Questions, complete
+from pv4fad.forest.pairs import GroupCounts
+from pv4fad.forest.tree import Side
+from pv4fad.lead.payments import (
+    NewPayments,
+    account_index,
+    first_payments,
+    inside_federation,
+    tables_of,
+)
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.payments.features import FeatureTable
+from pv4fad.payments.routing import route
+from pv4fad.payments.schema import LABEL
+from pv4fad.protocol.count.state import ReleasedCounts
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import TrainingInput
+from pv4fad.protocol.score.inputs import AskedSet
+from pv4fad.run.predictions import BANKS_RECORD, prediction_table
+from pv4fad.run.scoring_record import Learned
+from pv4fad.store.records import Record, Records, stored
+from pv4fad.store.store import Store
+
+
+@dataclass(frozen=True)
+class StoredModel(Record):
+    """The own model in the payment network's store; `LocalModel`, and the arrays of `Knowledge`."""
+
+    local: bytes = field(repr=False)
+    usual: NDArray[np.float32] = field(repr=False)
+    scale: NDArray[np.float64] = field(repr=False)
+    history: NDArray[np.float64] = field(repr=False)
+    rows: NDArray[np.float64] = field(repr=False)
+    kept: NDArray[np.int64] = field(repr=False)
+    hazard: NDArray[np.float64] = field(repr=False)
+    is_first: NDArray[np.bool_] = field(repr=False)
+    stratum: NDArray[np.int64] = field(repr=False)
+    weight: NDArray[np.float64] = field(repr=False)
+
+    def knowledge(self) -> Knowledge:
+        arrays = {part.name: getattr(self, part.name) for part in fields(self)[2:]}
+        return Knowledge.from_arrays(arrays)
+
+
+@dataclass(frozen=True)
+class OrderOfKinds(Record):
+    """As of `EvidenceModel.of`; settled once per run."""
+
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """Fitted to the payment network's own training data."""
+
+    local: LocalModel = field(repr=False)
+    usual: NDArray[np.float32] = field(repr=False)
+    """The usual value of each feature of the local model."""
+    knowledge: Knowledge = field(repr=False)
+
+    def store(self, records: Records) -> None:
+        """Into the payment network's own store."""
+        arrays = self.knowledge.to_arrays()
+        records.put(StoredModel(self.local.to_bytes(), self.usual, **arrays))
+
+    @classmethod
+    def stored(cls, store: Store, run_id: str) -> OwnModel:
+        kept = stored(store, run_id, StoredModel)
+        return cls(LocalModel.from_bytes(kept.local), kept.usual, kept.knowledge())
+
+    def evidence(
+        self,
+        parameters: RunParameters,
+        noisy_counts: NDArray[np.int64],
+        order: Sequence[int] | None = None,
+    ) -> EvidenceModel:
+        """What the noisy counts of the run are worth.  `order`: as of `EvidenceModel.of`."""
+        if parameters.counted is None or parameters.absent is None:
+            raise ParameterError("the run has labels of leaves, and no counts of classes")
+        return EvidenceModel.of(
+            self.knowledge,
+            noisy_counts,
+            noise_of(parameters),
+            sets=parameters.counted,
+            absent=parameters.absent,
+            order=order,
+        )
+
+
+def noise_of(parameters: RunParameters) -> CountNoise:
+    """The noise of a run's counts, from its public parameters."""
+    n_banks = len(parameters.banks)
+    draws = n_banks if parameters.noise == "per-bank" else n_banks / parameters.honest_banks
+    return CountNoise.of(parameters.exact_epsilon, parameters.sensitivity, draws)
+
+
+def stored_evidence(own: OwnModel, parameters: RunParameters, store: Store) -> EvidenceModel:
+    """The evidence of a trained run.
+
+    The order of the kinds is settled once per run: answers are kept by it, and the last digits of
+    an average may differ on another machine.
+    """
+    with store.transaction() as tx:
+        records = Records(tx, parameters.run_id)
+        counts, settled = records.get(ReleasedCounts).counts, records.find(OrderOfKinds)
+        model = own.evidence(parameters, counts, None if settled is None else settled.order)
+        records.put(OrderOfKinds(tuple(model.order)))
+    return model
+
+
+# Training.
+
+
+@dataclass(frozen=True)
+class PreparedEvidence:
+    """The payment network's side of a run of the default model."""
+
+    training: TrainingInput = field(repr=False)
+    keys: pl.DataFrame = field(repr=False)  # Bank, Account: row k is account key k
+    counted: CountedAccounts = field(repr=False)
+    own: OwnModel = field(repr=False)
+
+
+def prepare_evidence(
+    transactions: pl.DataFrame,
+    directory: Mapping[str, str],
+    settings: TrainingSettings,
+    seed: int,
+    features: FeatureTable,
+) -> PreparedEvidence:
+    """The local model, and which account counts in which cell."""
+    labels = transactions[LABEL].to_numpy().astype(np.int8)
+    keys, accounts = account_index(route(transactions), 1)
+    local = fit_local_model(features, labels, seed)
+    sample = honest_sample(features, labels, accounts.key_of[:, Side.BENEFICIARY], seed)
+    payments = TrainingPayments(
+        accounts,
+        labels,
+        first_payments(transactions).to_numpy(),
+        transactions["Timestamp"].cast(pl.Int64).to_numpy(),
+        inside_federation(keys, directory),
+    )
+    knowledge, counted = Knowledge.of(payments, sample, seed)
+    usual = usual_values(features.values)
+    sets = counted_sets(settings.sets, settings.absent)
+    training = TrainingInput(cell_counts(counted), (sets,) * N_CELLS, tables_of(keys, directory, 1))
+    return PreparedEvidence(training, keys, counted, OwnModel(local, usual, knowledge))
+
+
+def fit_local_model(features: FeatureTable, labels: NDArray[np.int8], seed: int) -> LocalModel:
+    """The local model of all rows."""
+    one_group = np.zeros(len(labels), np.int64)  # no out-of-fold scores are wanted
+    return LocalModel.fit(features.values, features.names, labels, one_group, seed=seed)[0]
+
+
+def cell_counts(counted: CountedAccounts) -> GroupCounts:
+    """Each account that counts, once, in its cell."""
+    order = np.lexsort((counted.key, counted.cell))
+    start = np.searchsorted(counted.cell[order], np.arange(N_CELLS + 1))
+    ones = np.ones(len(order), np.int64)
+    return GroupCounts(start, counted.key[order], ones, counted.kept)
+
+
+# Scoring.
+
+
+@dataclass
+class EvidenceJudge:
+    """The default model."""
+
+    own: OwnModel = field(repr=False)
+    model: EvidenceModel = field(repr=False)
+    absent: Absent
+    payments: NewPayments = field(repr=False)
+    directory: Mapping[str, str] = field(repr=False)
+    alert_share: float
+
+    def __post_init__(self) -> None:
+        self._rows = self.payments.evidence_rows(self.own.local, self.directory)
+
+    @property
+    def sets(self) -> tuple[AskedSet, ...]:
+        provided = provided_classes(self.absent)
+        return tuple(
+            AskedSet(
+                tuple(provided.index(name) for name in classes if name != ABSENT), ABSENT in classes
+            )
+            for classes in self.model.kinds
+        )
+
+    def begin(self, known: NDArray[np.int8]) -> None:
+        self._questions = Questions(self.model, self._rows, complete(known), self.alert_share)
+
+    def ask(self, number: int) -> NDArray[np.int64]:
+        return self._questions.ask(number)
+
+    def take(self, number: int, accounts: NDArray[np.int64], bits: NDArray[np.int64]) -> None:
+        self._questions.take(number, accounts, bits)
+
+    def table(self) -> pl.DataFrame:
+        found = self._questions.outcome()
+        return prediction_table(
+            self.payments.message_ids,
+            score=found.score,
+            alert=found.alert,
+            level=found.level,
+            local_score=found.own_score,
+            reasons=self._reasons(found.alert, found.bank_alert),
+        )
+
+    def learned(self) -> Learned:
+        found = self._questions.outcome()
+        return Learned(
+            payments=len(self.payments),
+            payments_asked=found.n_payments_asked,
+            accounts=len(self.payments.keys),
+            accounts_asked=found.n_accounts_asked,
+            alerts=found.n_alerts,
+            bank_alerts=found.n_bank_alerts,
+        )
+
+    def _reasons(self, alert: NDArray[np.bool_], by_bank: NDArray[np.bool_]) -> list[str | None]:
+        """Of alerts only."""
+        texts: list[str | None] = [None] * len(alert)
+        rows = np.flatnonzero(alert)
+        own = local_reasons(self.own.local, self.payments.features.values[rows], self.own.usual)
+        hit = np.asarray(self._rows.hit.any(axis=1))
+        for row, found in zip(rows, own, strict=True):
+            history = ["an account with a confirmed anomaly"] if hit[row] else []
+            bank = [BANKS_RECORD] if by_bank[row] else []
+            texts[row] = "; ".join([*bank, *history, *found])
+        return texts

@@ -1,0 +1,182 @@
+"""The whole protocol on one screen: who sends what to whom, and what the answer is.
+
+It is what runs: the payment network makes its messages in this order, every party takes what it is
+sent here and nothing else, and the numbers of messages follow from it.  Each party acts on its own
+when a message arrives.  Rows marked `chain` are the steps of a bank's chain (`chain`): the next one
+is sent when the one before has been answered; all others go to every receiver at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from pv4fad.protocol.chain import Step
+from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
+from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
+from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable, TablesInForce
+from pv4fad.protocol.parameters import Mode, RunParameters
+from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.roles import AGGREGATOR as A
+from pv4fad.protocol.roles import BANK as B
+from pv4fad.protocol.roles import PAYMENT_NETWORK as S
+from pv4fad.protocol.score.messages import (
+    BlindedSetShares,
+    EncryptedLabels,
+    LabelRequest,
+    ScoreQuery,
+    ScoreReply,
+    SetSharesOpened,
+)
+from pv4fad.protocol.score.plan import Batch, Place
+from pv4fad.protocol.wire import Message
+
+
+class Scope(Protocol):
+    """What is public of a run, a match or a batch."""
+
+    @property
+    def mode(self) -> Mode: ...
+
+    @property
+    def banks(self) -> Collection[str]: ...
+
+
+T = TypeVar("T", bound=Scope)
+
+
+def once(scope: Scope, bank: str) -> Sequence[Place]:
+    return [("", 0)]
+
+
+def blocks(run: RunParameters, bank: str) -> Sequence[Place]:
+    return [(plan.table_id, chunk) for plan, chunk in run.match_steps(bank)]
+
+
+def products(run: RunParameters, bank: str) -> Sequence[Place]:
+    return [(plan.table_id, chunk) for plan, chunk in run.count_steps(bank)]
+
+
+def leaf_blocks(run: RunParameters, bank: str) -> Sequence[Place]:
+    return [("", block) for block in range(run.n_leaf_blocks)]
+
+
+def routed(batch: Batch, bank: str) -> Sequence[Place]:
+    return batch.queries(bank, broadcast=False)
+
+
+def broadcast(batch: Batch, bank: str) -> Sequence[Place]:
+    return batch.queries(bank, broadcast=True)
+
+
+@dataclass(frozen=True)
+class Row(Generic[T]):
+    """One message, its answer if it has one, and how often: a place (table, number) each time."""
+
+    phase: str
+    sender: str
+    message: type[Message]
+    receiver: str
+    answer: type[Message] | None = None
+    places: Callable[[T, str], Sequence[Place]] = once
+    modes: tuple[Mode, ...] = ("counts", "released", "sealed")
+    chain: bool = False
+
+
+_PAPER: tuple[Mode, ...] = ("released", "sealed")
+_SEALED: tuple[Mode, ...] = ("sealed",)
+
+# fmt: off
+TRAINING: tuple[Row[RunParameters], ...] = (
+    Row("propose", S, RunProposal, A, Receipt),
+    Row("propose", S, RunProposal, B, BankKeys),
+    Row("propose", S, Roster, B, Receipt, chain=True),
+    Row("match", S, EncryptedTable, B, BlindedIndicators, blocks, chain=True),
+    Row("count", S, MaskedProducts, B, Receipt, products, chain=True),
+    Row("count", B, NoisySums, A),
+    Row("count", A, NoisyCounts, S, modes=("counts",)),
+    Row("compare", A, BlindedSums, S, modes=_PAPER),
+    Row("compare", S, EncryptedDigits, A, places=leaf_blocks, modes=_PAPER),
+    Row("labels", A, SharedLabels, S, places=leaf_blocks, modes=_PAPER),
+    Row("labels", A, LabelMasks, B, modes=_SEALED),
+    Row("labels", A, LabelMasks, S, modes=("released",)),
+)
+MATCHING: tuple[Row[RunParameters], ...] = (
+    Row("match", S, RunProposal, B, BankKeys),
+    Row("match", S, EncryptedTable, B, BlindedIndicators, blocks, chain=True),
+    Row("match", S, TablesInForce, B, Receipt),
+)
+SCORING: tuple[Row[Batch], ...] = (
+    Row("score", S, BlindedSetShares, B, SetSharesOpened, Batch.set_shares, _SEALED, chain=True),
+    Row("score", S, LabelRequest, B, EncryptedLabels, Batch.label_requests, _SEALED, chain=True),
+    Row("score", S, ScoreQuery, B, ScoreReply, routed, chain=True),
+    Row("score", S, ScoreQuery, B, Receipt, broadcast, chain=True),
+    Row("score", B, ScoreReply, A, places=broadcast),
+    Row("score", A, ScoreReply, S, places=broadcast),
+)
+# fmt: on
+ROWS: tuple[Row[Any], ...] = (*TRAINING, *MATCHING, *SCORING)
+
+
+def rows_of(scope: RunParameters | Batch) -> list[Row[Any]]:
+    """The rows of training, of a further match or of a batch, in its mode."""
+    rows: Sequence[Row[Any]] = SCORING
+    if isinstance(scope, RunParameters):
+        rows = TRAINING if scope.purpose == "training" else MATCHING
+    return [row for row in rows if scope.mode in row.modes]
+
+
+def accepted_by(role: str) -> dict[type[Message], tuple[str, ...]]:
+    """What a party takes: each kind of message, and the roles that it takes it from."""
+    taken: dict[type[Message], set[str]] = {}
+    for row in ROWS:
+        if row.receiver == role:
+            taken.setdefault(row.message, set()).add(row.sender)
+        if row.sender == role and row.answer is not None:
+            taken.setdefault(row.answer, set()).add(row.receiver)
+    return {kind: tuple(sorted(roles)) for kind, roles in taken.items()}
+
+
+def chains_of(scope: RunParameters | Batch) -> dict[str, tuple[Step, ...]]:
+    """The chain of every bank."""
+    chained = [(row, row.answer) for row in rows_of(scope) if row.chain]
+    return {
+        bank: tuple(
+            Step(row.message, answer, table_id, index)
+            for row, answer in chained
+            if answer is not None
+            for table_id, index in row.places(scope, bank)
+        )
+        for bank in scope.banks
+    }
+
+
+def messages_of(scope: RunParameters | Batch) -> dict[str, int]:
+    """How many messages each phase has, answers included."""
+    n_messages: Counter[str] = Counter()
+    for row in rows_of(scope):
+        of_banks = list(scope.banks)
+        if B not in (row.sender, row.receiver):
+            of_banks = of_banks[:1]  # between S and A: once, and alike for every bank
+        n_places = sum(len(row.places(scope, bank)) for bank in of_banks)
+        n_messages[row.phase] += n_places * (1 if row.answer is None else 2)
+    return dict(n_messages)
+
+
+def phase_of(message: Message) -> str:
+    """The phase that a message belongs to; a receipt to that of what it is a receipt of."""
+    kind = message.of.split("/")[3] if isinstance(message, Receipt) else message.kind
+    later = _PHASE_AFTER_TRAINING if message.address.epoch else _PHASE_IN_TRAINING
+    return later[kind]
+
+
+def _phases(*rows: Row[Any]) -> dict[str, str]:
+    kinds = [(row, kind) for row in rows for kind in (row.message, row.answer)]
+    return {kind.kind: row.phase for row, kind in kinds if kind not in (None, Receipt)}
+
+
+_PHASE_IN_TRAINING = _phases(*TRAINING)
+_PHASE_AFTER_TRAINING = _phases(*MATCHING, *SCORING)

@@ -1,0 +1,24 @@
+"""The aggregator in propose (protocol.md §8.0): it keeps parameters and keys."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pv4fad.protocol.checks import expect
+from pv4fad.protocol.count.state import SumsSoFar
+from pv4fad.protocol.propose.messages import RunProposal
+from pv4fad.protocol.propose.state import PublicKeys
+from pv4fad.protocol.state import Proposal
+from pv4fad.store.records import Records
+
+
+def join(message: RunProposal, run: Records) -> None:
+    """Step 2: what it needs to add up and to compare."""
+    proposal = Proposal(message.parameters)
+    parameters = proposal.parsed()
+    expect(parameters.run_id == message.address.run_id, message, "parameters of another run")
+    keys = PublicKeys(message.public_key, message.relinearisation_key)
+    keys.key(parameters.match_ring).require_valid(multiplies=True)
+    run.put(proposal)
+    run.put(keys)
+    run.put(SumsSoFar(np.zeros(parameters.sizes.n_sums, np.uint64)))

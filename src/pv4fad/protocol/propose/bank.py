@@ -1,0 +1,134 @@
+"""A bank in propose (protocol.md §8.0): parameters checked, keys made, other banks met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pv4fad.errors import DataError, ParameterError
+from pv4fad.he.keys import KeyPair, PublicKey, generate_keys
+from pv4fad.privacy.ledger import require_affordable
+from pv4fad.privacy.pairwise import pairwise_seeds
+from pv4fad.protocol.checks import expect
+from pv4fad.protocol.count.bank import expense_of
+from pv4fad.protocol.count.state import BankSums
+from pv4fad.protocol.identity import Identity, PublicIdentity
+from pv4fad.protocol.match.bank_accounts import BankRecords
+from pv4fad.protocol.parameters import RunParameters, table_epoch
+from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
+from pv4fad.protocol.propose.state import AccountFile, OtherBanks, OwnKeys, PublicKeys
+from pv4fad.protocol.state import Proposal, parameters_of, with_keys_in_use
+from pv4fad.store.records import Records
+
+_SAME_AS_THE_MODEL = ("atoms", "sizes", "mode", "counted", "absent", "code")
+
+
+def join(
+    message: RunProposal,
+    run: Records,
+    *,
+    identity: Identity,
+    accounts: BankRecords,
+    honest_banks: int,
+) -> BankKeys:
+    """Step 2 of training.  Nothing is spent before the release, but what it costs is checked."""
+    parameters = _checked_parameters(message, identity.name, accounts)
+    expect(parameters.purpose == "training", message, "a match without a model to score")
+    if parameters.noise == "distributed" and parameters.honest_banks > honest_banks:
+        raise ParameterError(
+            f"honest_banks = {parameters.honest_banks}: {identity.name} relies on at most"
+            f" {honest_banks}, itself included, and would add too little noise"
+        )
+    # Better refused now than after the match.
+    require_affordable(run.tx, expense_of(parameters, accounts.fingerprint))
+    run.put(BankSums(np.zeros(parameters.sizes.n_sums, np.uint64)))
+    keys = generate_keys(parameters.share_ring, relinearisation=False)
+    return _show_keys(message, parameters, keys, run, identity=identity, accounts=accounts)
+
+
+def join_match(
+    message: RunProposal, run: Records, *, identity: Identity, accounts: BankRecords
+) -> BankKeys:
+    """Step 2 of a further match for a trained model: more tables, or all of them with new keys."""
+    training = run.of_epoch(0)
+    parameters, model = (
+        _checked_parameters(message, identity.name, accounts),
+        parameters_of(training),
+    )
+    expect(
+        parameters.purpose == "matching"
+        and parameters.plain_modulus == model.plain_modulus
+        and list(parameters.banks) == list(model.banks)
+        and all(getattr(parameters, name) == getattr(model, name) for name in _SAME_AS_THE_MODEL)
+        and all(table_epoch(p.table_id) == message.address.epoch for p in parameters.tables),
+        message,
+        "a match that does not belong to the model",
+    )
+    # New keys of the payment network are the sign to renew one's own as well.
+    before = with_keys_in_use(training)
+    if before.get(PublicKeys).public == message.public_key:
+        require_same_accounts(before, accounts, identity.name)
+        keys = before.get(OwnKeys).pair(parameters.share_ring)
+    else:
+        keys = generate_keys(parameters.share_ring, relinearisation=False)
+    return _show_keys(message, parameters, keys, run, identity=identity, accounts=accounts)
+
+
+def meet(
+    message: Roster, run: Records, *, identity: Identity, signing_keys: Mapping[str, bytes]
+) -> None:
+    """Step 4: the other banks' X25519 keys, each signed by the bank that is known by that name."""
+    parameters = parameters_of(run)
+    shown = [PublicIdentity.from_bytes(data) for data in message.identities]
+    expect(
+        sorted(one.name for one in shown) == sorted(parameters.banks),
+        message,
+        "not exactly the banks of the run",
+    )
+    for bank in shown:
+        expect(bank.name in signing_keys, message, f"unknown bank {bank.name}")
+        bank.require_signed_by(signing_keys[bank.name])
+    others = {bank.name: bank.pairwise_key for bank in shown if bank.name != identity.name}
+    pairwise_seeds(identity.pairwise, others, parameters.run_id)  # refuses unfit keys
+    run.put(OtherBanks({name: key.hex() for name, key in others.items()}))
+
+
+def require_same_accounts(run: Records, accounts: BankRecords, bank: str) -> None:
+    """All blocks of a match must show one version of the accounts."""
+    if run.get(AccountFile).fingerprint != accounts.fingerprint:
+        raise DataError(
+            f"{bank}: the account file is not the one that the match began with; "
+            "continue with that one, or match all accounts anew"
+        )
+
+
+def _checked_parameters(message: RunProposal, bank: str, accounts: BankRecords) -> RunParameters:
+    parameters = Proposal(message.parameters).parsed()
+    expect(parameters.run_id == message.address.run_id, message, "parameters of another run")
+    expect(bank in parameters.banks, message, "this bank takes no part")
+    declared = parameters.banks[bank]
+    if len(accounts.bare_ids) > declared:
+        raise ParameterError(
+            f"{bank} holds more accounts than the {declared} declared for it: "
+            "declare more bank accounts"
+        )
+    return parameters
+
+
+def _show_keys(
+    message: RunProposal,
+    parameters: RunParameters,
+    keys: KeyPair,
+    run: Records,
+    *,
+    identity: Identity,
+    accounts: BankRecords,
+) -> BankKeys:
+    public = PublicKey(parameters.match_ring, message.public_key, message.relinearisation_key)
+    public.require_valid(multiplies=True)
+    run.put(Proposal(message.parameters))
+    run.put(AccountFile(accounts.fingerprint))
+    run.put(PublicKeys(message.public_key, message.relinearisation_key))
+    run.put(OwnKeys(keys.secret.data, keys.public.data))
+    return BankKeys(message.address.answer(), keys.public.data, identity.public().to_bytes())

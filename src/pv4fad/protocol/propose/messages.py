@@ -1,0 +1,35 @@
+"""The messages of propose (protocol.md §8).
+
+Each says what it reveals to its receiver.  Sizes follow from public parameters alone; receivers
+check counts and lengths against those, the wire format only bounds them.
+"""
+
+from __future__ import annotations
+
+from pv4fad.protocol.wire import Message, wire_message
+
+_MIB = 2**20
+
+
+@wire_message("run-proposal", max_bytes=64 * _MIB)
+class RunProposal(Message):
+    """PaymentNetwork → all: the run's parameters (JSON) and the payment network's public keys."""
+
+    parameters: bytes
+    public_key: bytes
+    relinearisation_key: bytes
+
+
+@wire_message("bank-keys", max_bytes=8 * _MIB)
+class BankKeys(Message):
+    """Bank → PaymentNetwork: its public key for shares, and its signed X25519 key."""
+
+    public_key: bytes
+    identity: bytes
+
+
+@wire_message("roster", max_bytes=_MIB)
+class Roster(Message):
+    """PaymentNetwork → Bank: the signed X25519 keys of all banks."""
+
+    identities: tuple[bytes, ...]

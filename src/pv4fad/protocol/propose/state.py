@@ -1,0 +1,123 @@
+"""What the parties keep of propose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.forest.atoms import AtomSet
+from pv4fad.forest.forest_file import from_document, to_document
+from pv4fad.forest.pairs import GroupCounts
+from pv4fad.he.keys import KeyPair, PublicKey, SecretKey
+from pv4fad.he.ring import RingParameters
+from pv4fad.protocol.propose.inputs import Trees
+from pv4fad.store.records import Record
+
+# The payment network.
+
+
+@dataclass(frozen=True)
+class NetworkKeys(Record):
+    """The key pair of a match."""
+
+    secret: bytes = field(repr=False)
+    public: bytes = field(repr=False)
+    relinearisation: bytes = field(repr=False)
+
+    def secret_key(self, ring: RingParameters) -> SecretKey:
+        return SecretKey(ring, self.secret)
+
+    def pair(self, ring: RingParameters) -> KeyPair:
+        public = PublicKey(ring, self.public, self.relinearisation)
+        return KeyPair(self.secret_key(ring), public)
+
+
+@dataclass(frozen=True)
+class BankPublic(Record):
+    """What a bank has shown; one for each bank."""
+
+    public_key: bytes = field(repr=False)
+    identity: bytes = field(repr=False)
+
+    def key(self, ring: RingParameters) -> PublicKey:
+        return PublicKey(ring, self.public_key)
+
+
+@dataclass(frozen=True)
+class CountedAccounts(Record):
+    """What each account counts in each group or cell (`GroupCounts`), and the sets of each."""
+
+    start: NDArray[np.int64] = field(repr=False)
+    key: NDArray[np.int64] = field(repr=False)
+    weight: NDArray[np.int64] = field(repr=False)
+    n_path: NDArray[np.int64] = field(repr=False)
+    sets: tuple[tuple[AtomSet, ...], ...] = field(repr=False)
+
+    def counts(self) -> GroupCounts:
+        return GroupCounts(self.start, self.key, self.weight, self.n_path)
+
+
+@dataclass(frozen=True)
+class StoredTrees(Record):
+    """The paper's model: the forest as a document, and the labels that need no bank."""
+
+    forest: dict[str, Any] = field(repr=False)
+    green_labels: NDArray[np.int8] = field(repr=False)
+
+    @classmethod
+    def of(cls, trees: Trees) -> StoredTrees:
+        return cls(to_document(trees.forest), trees.green_labels)
+
+    def trees(self) -> Trees:
+        return Trees(from_document(self.forest), self.green_labels)
+
+
+# A bank.
+
+
+@dataclass(frozen=True)
+class OwnKeys(Record):
+    """The bank's key pair for shares."""
+
+    secret: bytes = field(repr=False)
+    public: bytes = field(repr=False)
+
+    def secret_key(self, ring: RingParameters) -> SecretKey:
+        return SecretKey(ring, self.secret)
+
+    def pair(self, ring: RingParameters) -> KeyPair:
+        return KeyPair(self.secret_key(ring), PublicKey(ring, self.public))
+
+
+@dataclass(frozen=True)
+class AccountFile(Record):
+    """The version of the account file that a match began with."""
+
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class OtherBanks(Record):
+    """The X25519 keys of the other banks of the run, in hex."""
+
+    keys: dict[str, str]
+
+    def pairwise_keys(self) -> dict[str, bytes]:
+        return {name: bytes.fromhex(key) for name, key in self.keys.items()}
+
+
+# A bank and the aggregator.
+
+
+@dataclass(frozen=True)
+class PublicKeys(Record):
+    """Those of the payment network."""
+
+    public: bytes = field(repr=False)
+    relinearisation: bytes = field(repr=False)
+
+    def key(self, ring: RingParameters) -> PublicKey:
+        return PublicKey(ring, self.public, self.relinearisation)

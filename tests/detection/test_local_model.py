@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pv4fad.detection import local_model
-from pv4fad.detection.local_model import FORESTS, LocalModel, StoredModel, forest_trees
+from pv4fad.detection.local_model import FORESTS, LocalModel, LocalModelRecord, forest_trees
 from pv4fad.detection.tree_ensemble import LEAF, TreeEnsemble, largest_float32_not_above
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.store.records import from_bytes, to_bytes
@@ -202,7 +202,7 @@ def test_truncated_and_foreign_bytes_are_refused(fitted):
 
 
 def test_stored_arrays_that_are_no_trees_are_refused(fitted):
-    stored = from_bytes(StoredModel, fitted[3].to_bytes())
+    stored = from_bytes(LocalModelRecord, fitted[3].to_bytes())
     with pytest.raises(DataError, match="tests none of the 2 features"):
         LocalModel.from_bytes(to_bytes(replace(stored, names=("a", "b"))))
 

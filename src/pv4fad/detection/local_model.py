@@ -7,7 +7,7 @@ all anomalies and its own sample of normal rows, because 0.1 % of anomalies woul
     score(x) = log-odds of p(x) + log(normal rows in a sample / normal rows)
 
 The last term turns the odds in a sample into those among all rows.  The fitted model is arrays
-(`tree_ensemble`), stored as a `StoredModel`; scikit-learn is needed for fitting only.
+(`tree_ensemble`), stored as a `LocalModelRecord`; scikit-learn is needed for fitting only.
 
 Its reasons are in terms of the payment network's own features (`local_reasons`).  A feature is a
 reason as far as the score would fall if it had its usual value, the median of training, and all
@@ -50,7 +50,7 @@ FORESTS: tuple[Callable[[int], Any], ...] = (  # by random state
 
 
 @dataclass(frozen=True)
-class StoredModel(Record):
+class LocalModelRecord(Record):
     """A local model as it is stored; the arrays are those of its `TreeEnsemble`."""
 
     names: tuple[str, ...]
@@ -116,7 +116,7 @@ class LocalModel:
         """The model as a record without code; equal models give equal bytes."""
         trees = self.trees
         return to_bytes(
-            StoredModel(
+            LocalModelRecord(
                 self.names,
                 self.base,
                 trees.n_nodes,
@@ -130,7 +130,7 @@ class LocalModel:
     @classmethod
     def from_bytes(cls, data: bytes) -> LocalModel:
         """The model again; StoreError if it is damaged, DataError if its arrays are no trees."""
-        stored = from_bytes(StoredModel, data)
+        stored = from_bytes(LocalModelRecord, data)
         trees = TreeEnsemble(
             len(stored.names),
             stored.n_nodes,

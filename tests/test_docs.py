@@ -13,6 +13,9 @@ import typer.main
 
 import pv4fad.protocol
 from pv4fad.cli.main import app
+from pv4fad.protocol.order import ROWS
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.protocol.wire import Message
 
 ROOT = Path(__file__).parents[1]
@@ -140,6 +143,28 @@ def test_the_message_table_lists_exactly_the_kinds_of_messages():
     ]
     assert len(listed) == len(set(listed))
     assert set(listed) == kinds_in_code()
+
+
+def directions(text: str) -> set[tuple[str, str]]:
+    """Every X → Y; of B → A → S, both."""
+    text = text.replace("S → all", "S → A, S → B")
+    return set(re.findall(r"\b([SBA]) → (?=([SBA])\b)", text))
+
+
+def test_the_message_table_has_the_directions_and_modes_of_the_order():
+    role = {"S": PAYMENT_NETWORK, "B": BANK, "A": AGGREGATOR}
+    for row in rows(sections(PROTOCOL)["8. Messages"]):
+        (kind,) = _CODE.findall(row[1])
+        if kind == Receipt.kind:
+            continue
+        sent = [one for one in ROWS if one.message.kind == kind]
+        answered = [one for one in ROWS if one.answer is not None and one.answer.kind == kind]
+        wanted = {(one.sender, one.receiver) for one in sent}
+        wanted |= {(one.receiver, one.sender) for one in answered}
+        assert {(role[x], role[y]) for x, y in directions(row[2])} == wanted, kind
+        modes = {mode for one in (*sent, *answered) for mode in one.modes}
+        assert ("*paper*" in row[2]) == ("counts" not in modes), kind
+        assert ("sealed" in row[2]) == (modes == {"sealed"}), kind
 
 
 def test_messages_named_in_the_protocol_table_exist():

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from pv4fad import __version__
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header
 from pv4fad.workers import Usage, WorkerPool, available_cores, peak_memory_bytes
 
 Job = TypeVar("Job")
@@ -164,7 +164,7 @@ class TrafficMeter:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, str], tuple[int, int]] = {}
 
-    def __call__(self, message: Message, n_bytes: int) -> None:
+    def __call__(self, message: Header, n_bytes: int) -> None:
         key = (message.kind, message.address.sender, message.address.receiver)
         n, total = self._seen.get(key, (0, 0))
         self._seen[key] = (n + 1, total + n_bytes)

@@ -32,7 +32,7 @@ from pv4fad.protocol.match.steps import (
     sum_shared_layers,
 )
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header
 from pv4fad.store.store import MemoryStore
 from pv4fad_bench.harness import (
     BenchReport,
@@ -69,12 +69,12 @@ def bench_match(workload: Workload, n_workers: int | None, progress: Progress) -
         progress.begin(_USUAL_OVERHEAD * sum(one.total_s for one in expected) / n_cores, n_steps)
         counter, check, traffic = _watch(pool, workload, parameters)
 
-        def observe(message: Message, n_bytes: int) -> None:
+        def observe(message: Header, n_bytes: int) -> None:
             traffic(message, n_bytes)
-            if isinstance(message, EncryptedTable):
+            if message.kind == EncryptedTable.kind:
                 # The bank hashes its accounts when the first blocks of a table arrive.
                 pool.stopwatch.switch(HASH if message.address.index == 0 else MESSAGES)
-            if isinstance(message, BlindedIndicators):
+            if message.kind == BlindedIndicators.kind:
                 progress.advance()
 
         federation = workload.federation(pool, _ForgetfulStore)

@@ -23,7 +23,7 @@ from pv4fad.protocol.score.steps import (
     sealed_queries,
     set_shares,
 )
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header
 from pv4fad_bench.harness import (
     BenchReport,
     MeasuredPool,
@@ -72,7 +72,7 @@ def bench_score(
         counter, traffic = ScoringCounter(), TrafficMeter()
         pool.taps = count_scoring_operations(counter)
 
-        def observe(message: Message, n_bytes: int) -> None:
+        def observe(message: Header, n_bytes: int) -> None:
             traffic(message, n_bytes)
             if message.kind == "score-query":
                 progress.advance()

@@ -17,7 +17,7 @@ from pv4fad.protocol.compare.state import BankLabelShare, LabelShare
 from pv4fad.protocol.count.state import BankSums, OwnSums
 from pv4fad.protocol.order import messages_of
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header
 from pv4fad.run.meter import Meter
 from pv4fad.store.records import stored
 from pv4fad_bench.harness import (
@@ -46,7 +46,7 @@ def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -
         progress.begin(_OTHER_PHASES * match_s, sum(messages_of(parameters).values()))
         traffic, meter = TrafficMeter(), PhaseMeter(pool.stopwatch)
 
-        def observe(message: Message, n_bytes: int) -> None:
+        def observe(message: Header, n_bytes: int) -> None:
             traffic(message, n_bytes)
             meter(message, n_bytes)
             progress.advance()

@@ -14,7 +14,7 @@ from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import ScoreReply
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header
 from pv4fad_bench.harness import (
     MeasuredPool,
     Phase,
@@ -96,13 +96,13 @@ def run_whole_job(
         traffic, parties = TrafficMeter(), Stopwatch(pool.usage)
         meter = PhaseMeter(pool.stopwatch)
 
-        def observe(message: Message, n_bytes: int) -> None:
+        def observe(message: Header, n_bytes: int) -> None:
             traffic(message, n_bytes)
             parties.switch(message.address.receiver)
-            if isinstance(message, BlindedIndicators | ScoreReply):
+            if message.kind in (BlindedIndicators.kind, ScoreReply.kind):
                 advance()
 
-        def observe_training(message: Message, n_bytes: int) -> None:
+        def observe_training(message: Header, n_bytes: int) -> None:
             observe(message, n_bytes)
             meter(message, n_bytes)
 

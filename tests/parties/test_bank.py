@@ -26,6 +26,7 @@ from pv4fad.protocol.parameters import RunParameters, TablePlan
 from pv4fad.protocol.propose.messages import RunProposal
 from pv4fad.protocol.score.bank import BankScoring
 from pv4fad.protocol.score.messages import ScoreQuery
+from pv4fad.protocol.state import Proposal
 from pv4fad.protocol.wire import Address, decode
 from pv4fad.store.records import Records
 from pv4fad.store.store import MemoryStore
@@ -239,9 +240,10 @@ def test_the_account_file_may_not_change_during_a_match(run, kind):
 def test_label_shares_of_a_released_model_are_not_for_banks(run):
     event = run.of(LabelMasks, "bank01")[0]
     party = event.party()
-    name = f"run/{run.world.parameters.run_id}/parameters"
-    text = party.store._records[name].replace(b'"mode":"sealed"', b'"mode":"released"')
-    party.store._records[name] = text
+    with party.store.transaction() as tx:
+        records = Records(tx, run.world.parameters.run_id)
+        released = records.get(Proposal).json.replace(b'"mode":"sealed"', b'"mode":"released"')
+        records.put(Proposal(released))
     with pytest.raises(ProtocolError, match="released"):
         party.handle(event.data)
 

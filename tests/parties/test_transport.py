@@ -1,6 +1,8 @@
 """The in-process transport passes bytes, keeps order, and knows who sent them."""
 
 import pytest
+from tests.protocol.class_world import make_class_world
+from tests.protocol.counting import count_messages
 
 from pv4fad.errors import OrderError, ProtocolError, WireError
 from pv4fad.parties.in_process import InProcessTransport
@@ -36,7 +38,7 @@ def test_messages_and_their_answers_arrive_in_the_order_they_were_sent():
 def test_the_observer_sees_every_message_once_with_its_size():
     seen = []
     transport = InProcessTransport(
-        {"a": Echo(), "b": Echo()}, lambda message, size: seen.append((message.of, size))
+        {"a": Echo(), "b": Echo()}, lambda header, size: seen.append((header.scalars["of"], size))
     )
     data = receipt("a", "b")
     transport.deliver("a", [data, data])
@@ -44,7 +46,15 @@ def test_the_observer_sees_every_message_once_with_its_size():
     assert seen == [("something", len(data))]
 
 
-def test_nobody_sends_in_anothers_name():
+def test_a_message_is_decoded_once_whoever_observes_it(monkeypatch):
+    world, seen = make_class_world(n_banks=1, n_bare=10), []
+    count = count_messages(monkeypatch)
+    world.train(lambda header, _: seen.append(header))
+    assert count.handled == len(seen) > 8
+    assert count.made == 2 * count.handled  # by its sender, and when its receiver decodes it
+
+
+def test_no_party_sends_in_the_name_of_another():
     """A bank that answers in the name of another: the receiver never sees it."""
     network, liar = Echo(), Echo([[receipt("bank02", "network")]])
     transport = InProcessTransport({"network": network, "bank01": liar, "bank02": Echo()})

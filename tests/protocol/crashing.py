@@ -17,9 +17,10 @@ from tests.protocol.class_world import ClassWorld, make_class_world
 from tests.protocol.world import KnownNoiseBank, World, make_world
 
 from pv4fad.protocol.identity import Identity
-from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.state import Proposal
 from pv4fad.protocol.wire import Message, digest, encode, message_id
 from pv4fad.store.disk import DiskStore
+from pv4fad.store.records import run_ids, stored
 from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
 
 PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
@@ -64,9 +65,9 @@ def open_world(folder: Path, model: str) -> tuple[World | ClassWorld, np.ndarray
         for bank, share in zip(world.federation.banks, shares, strict=True):
             bank.chosen_noise = share
         noise = shares.sum(axis=0)
-    begun = [key for key in stores["payment-network"].keys("run/") if key.endswith("/parameters")]
-    if begun:
-        world.parameters = RunParameters.from_json(stores["payment-network"].get(begun[0]))
+    network = stores["payment-network"]
+    for run_id in run_ids(network):
+        world.parameters = stored(network, run_id, Proposal).parsed()
     return world, noise
 
 
@@ -86,7 +87,7 @@ def train_or_resume(folder: Path, model: str, kill: Kill | None) -> None:
     def note(message: Message, _: int) -> None:
         os.write(log, f"{message_id(message)} {digest(encode(message)).hex()}\n".encode())
 
-    if world.federation.payment_network.store.keys("run/"):
+    if run_ids(world.federation.payment_network.store):
         world.federation.resume(note)
     else:
         world.train(note)

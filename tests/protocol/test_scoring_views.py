@@ -247,7 +247,7 @@ def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
 
 def without(rows_of_mask: Callable[[int], bool]) -> Callable[..., np.ndarray]:
     """Fresh residues, but for one mask, which is told from the others by its number of rows."""
-    fresh = pv4fad.protocol.score._fresh
+    fresh = pv4fad.protocol.score.steps._fresh
 
     def some(ring: Ring, rows: int) -> np.ndarray:
         drawn = fresh(ring, rows)
@@ -259,13 +259,13 @@ def without(rows_of_mask: Callable[[int], bool]) -> Callable[..., np.ndarray]:
 MASKS = {
     "n of the sets": (pv4fad.protocol.score.steps, "secret_residues", no_residues, set_masks),
     "m of the labels": (
-        pv4fad.protocol.score,
+        pv4fad.protocol.score.steps,
         "_fresh",
         without(lambda rows: rows != LAYERS),
         opened_queries,
     ),
     "ρ of the answers": (
-        pv4fad.protocol.score,
+        pv4fad.protocol.score.steps,
         "_fresh",
         without(lambda rows: rows == LAYERS),
         bank_answers,

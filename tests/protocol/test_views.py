@@ -13,7 +13,7 @@ from tests.protocol.test_training import check_equal_to_the_trusted_third_party
 from tests.protocol.uniformity import are_uniform_and_fresh, is_uniform
 
 import pv4fad.he.sanitise
-import pv4fad.parties.aggregator
+import pv4fad.protocol.compare.aggregator
 import pv4fad.protocol.count.bank
 import pv4fad.protocol.count.steps
 import pv4fad.protocol.match.steps
@@ -238,12 +238,17 @@ MASKS = {
     ),
     "pairwise masks": (pv4fad.protocol.count.bank, "pairwise_mask", no_mask, sums_per_bank),
     "r of the comparison": (
-        pv4fad.parties.aggregator,
+        pv4fad.protocol.compare.aggregator,
         "secret_residues",
         no_residues,
         masked_leaf_sums,
     ),
-    "b of the labels": (pv4fad.parties.aggregator, "secret_residues", no_residues, label_share),
+    "b of the labels": (
+        pv4fad.protocol.compare.aggregator,
+        "secret_residues",
+        no_residues,
+        label_share,
+    ),
 }
 
 

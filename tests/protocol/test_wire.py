@@ -17,6 +17,7 @@ from pv4fad.protocol.wire import (
     digest,
     encode,
     message_id,
+    read_header,
     wire_message,
 )
 
@@ -104,6 +105,34 @@ def test_a_message_survives_the_wire(message):
     assert encode(received) == encode(message)
 
 
+@given(messages)
+def test_the_header_of_a_message_is_that_of_the_decoded_message(message):
+    data = encode(message)
+    header, received = read_header(data), decode(data)
+    assert (header.kind, header.address) == (received.kind, received.address)
+    assert message_id(header) == message_id(received)
+    assert header.scalars == {
+        "count": received.count,
+        "flag": received.flag,
+        "note": received.note,
+    }
+
+
+def header_bytes(data):
+    """How many bytes stand before the payload."""
+    _, _, n_kind, n_header = struct.unpack_from("<4sHBI", data)
+    return 11 + n_kind + n_header
+
+
+@given(messages, st.data())
+def test_a_header_that_is_cut_off_is_refused_and_the_payload_is_not_read(message, data):
+    whole = encode(message)
+    end = header_bytes(whole)
+    with pytest.raises(WireError):
+        read_header(whole[: data.draw(st.integers(0, end - 1))])
+    assert read_header(whole[:end]) == read_header(whole)
+
+
 def test_bytes_of_format_version_1_never_change():
     header = (
         b'{"address":["bank-a","payment-network","run-1","table-2",3,4],"fields":['
@@ -127,11 +156,20 @@ def test_bytes_of_format_version_1_never_change():
 
 
 def assert_refused_or_canonical(data):
-    """Only `WireError` may come out, or a message whose one encoding these bytes are."""
+    """Only `WireError` may come out, or a message whose one encoding these bytes are.
+
+    The header can be read of every message, and of others only if their payload is at fault.
+    """
+    header = None
     try:
+        header = read_header(data)
         message = decode(data)
     except WireError:
+        if header is None:
+            with pytest.raises(WireError):
+                decode(data)
         return
+    assert (header.kind, header.address) == (message.kind, message.address)
     assert type(message) in (Everything, Residues, Checked)
     assert encode(message) == data
 
@@ -172,8 +210,9 @@ def test_well_formed_headers_with_wrong_contents_are_refused(data, payload):
 
 @given(st.binary(max_size=300))
 def test_random_bytes_are_refused(data):
-    with pytest.raises(WireError):
-        decode(data)
+    for read in (decode, read_header):
+        with pytest.raises(WireError):
+            read(data)
     assert_refused_or_canonical(envelope(data))
 
 
@@ -221,6 +260,22 @@ def residues(header, payload=b""):
 def test_malformed_bytes_are_refused_with_the_reason(data, reason):
     with pytest.raises(WireError, match=reason):
         decode(data)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b"true", b"1234", "field flag: expected bool, got int"),
+        (b'"flag"', b'"flog"', "expected the fields count"),
+        (b"run-1", b"run/1", "run_id needs"),
+        (b"test-everything", b"test-nothing123", "unknown kind of message"),
+    ],
+)
+def test_a_malformed_header_is_refused_with_the_reason(old, new, reason):
+    data = encode(EXAMPLE).replace(old, new)
+    for read in (decode, read_header):
+        with pytest.raises(WireError, match=reason):
+            read(data)
 
 
 def test_more_items_than_bytes_are_refused_before_anything_is_allocated():
@@ -334,6 +389,7 @@ def test_repr_shows_kind_address_and_sizes_but_no_payload():
     assert "residues: uint64 2×2, 32 bytes" in text
     for secret in ("-5", "True", "ε", "xff", "one", str(2**64 - 1)):
         assert secret not in text
+        assert secret not in repr(read_header(encode(EXAMPLE)))
     assert repr((EXAMPLE,)) == f"({text},)"
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pv4fad.errors import StoreError
-from pv4fad.store.records import Record, Records, from_bytes, to_bytes
+from pv4fad.store.records import Record, Records, from_bytes, stored, to_bytes
 from pv4fad.store.store import MemoryStore
 
 
@@ -120,6 +120,41 @@ def test_deleting_an_epoch_leaves_the_others(store):
         training.delete_all()
         assert not training.has(Kept)
         assert Records(tx, "run2").get(Limit).layers == 3
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A stage with a field."""
+
+    received: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A stage without one."""
+
+
+@dataclass(frozen=True)
+class Over:
+    """Another: only its name tells it from the one before."""
+
+
+@dataclass(frozen=True)
+class Stage(Record):
+    now: Waiting | Done | Over
+
+
+@pytest.mark.parametrize("stage", [Waiting(("bank01", "bank02")), Done(), Over()])
+def test_one_of_several_classes_comes_back_as_it_was(store, stage):
+    with store.transaction() as tx:
+        Records(tx, "run1").put(Stage(stage))
+    assert stored(store, "run1", Stage).now == stage
+
+
+def test_a_class_that_is_not_one_of_them_is_damage():
+    data = to_bytes(Stage(Done()))
+    with pytest.raises(StoreError, match="damaged"):
+        from_bytes(Stage, data.replace(b"Done", b"Gone"))
 
 
 def test_a_place_cannot_reach_into_another(store):

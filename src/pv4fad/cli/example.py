@@ -15,8 +15,8 @@ from pv4fad.evidence.cells import N_CELLS, N_HIT_CELLS, CountedAccounts
 from pv4fad.evidence.classes import CLASSES, counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
 from pv4fad.lead.evidence_model import cell_counts
+from pv4fad.lead.federation import Federation
 from pv4fad.lead.simulate import simulate
-from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.payments.identity import canonical_account, qualified_key
 from pv4fad.protocol.count.state import BankSums, OwnSums
 from pv4fad.protocol.match.bank_accounts import BankRecords
@@ -26,7 +26,7 @@ from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.score.state import Totals
 from pv4fad.protocol.score.tables import Tables
 from pv4fad.protocol.tables import assign_tables
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header, decode
 from pv4fad.store.records import Records, stored
 from pv4fad.workers import WorkerPool
 
@@ -139,7 +139,7 @@ def by_the_federation() -> PrivateResult:
     pool = WorkerPool(0)  # one block per bank: done before worker processes would have started
     federation = simulate(_records(), pool, first_limit="none")
     network = federation.payment_network
-    watch = _Watch(network, parameters.run_id)
+    watch = _Watch(federation, parameters.run_id)
     federation.train(parameters, data, watch)
     questions = Round([_key(name) for name in ASKED], (QUESTION,), np.zeros(len(ASKED), np.int64))
     bits = federation.ask(parameters.run_id, questions, watch)
@@ -160,21 +160,27 @@ def by_the_federation() -> PrivateResult:
 class _Watch:
     """Sizes of messages; and, just before they are added up, the parts of the last answer."""
 
-    def __init__(self, network: PaymentNetwork, run_id: str) -> None:
+    def __init__(self, federation: Federation, run_id: str) -> None:
         self.sizes: list[int] = []
         self.answer = Uniform(0, 0)
-        self._network, self._run_id = network, run_id
+        self._network, self._run_id = federation.payment_network, run_id
+        (self._bank,) = (one for one in federation.banks if one.name == _BANK_OF[ASKED[-1]])
 
-    def __call__(self, message: Message, n_bytes: int) -> None:
+    def __call__(self, message: Header, n_bytes: int) -> None:
         self.sizes.append(n_bytes)
-        if isinstance(message, ScoreReply) and message.address.sender == _BANK_OF[ASKED[-1]]:
-            here = message.address
+        here = message.address
+        if message.kind == ScoreReply.kind and here.sender == self._bank.name:
+            (reply,) = (
+                one
+                for one in map(decode, self._bank.unanswered())
+                if isinstance(one, ScoreReply) and one.address == here
+            )
             with self._network.store.transaction() as tx:
                 training = Records(tx, self._run_id)
                 place = Tables(training).places_of([_key(ASKED[-1])])[0, 1]
                 batch = training.of_epoch(here.epoch)
                 own = batch.get(Totals, here.table_id, 0).totals[0, place]
-            self.answer = Uniform(int(own), int(message.residues[place]))
+            self.answer = Uniform(int(own), int(reply.residues[place]))
 
 
 def _records() -> dict[str, BankRecords]:

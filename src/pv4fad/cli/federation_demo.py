@@ -1,7 +1,7 @@
-"""`pv4fad demo-federated`: the demo with every party as processes of its own, over Flower.
+"""`pv4fad demo-federated`: the demo with every party in separate processes, over Flower.
 
-Every step is a command line that is shown and then run.  On one machine, but as between several:
-each party has a folder, a passphrase and keys of its own, and reads nothing of another but cards.
+Every step is a command that is shown and then run.  All parties are on one machine, but as separate
+as on several: each has its own folder, passphrase and keys, and reads only the cards of the others.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,7 +25,6 @@ from rich.rule import Rule
 from pv4fad.cli.console import out
 from pv4fad.cli.learned import learned_lines
 from pv4fad.errors import DataError, StoreError
-from pv4fad.flower.processes import free_ports
 from pv4fad.payments.challenge import bank_client_id, transactions_file
 from pv4fad.payments.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
@@ -44,7 +44,7 @@ Words = list[str | Path]
 
 def demo_federated(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(help="Where to put everything.")] = Path(
+    folder: Annotated[Path, typer.Argument(help="Folder for all files of the demo.")] = Path(
         "demo-federated"
     ),
     transactions: Annotated[
@@ -56,8 +56,8 @@ def demo_federated(
     started = time.monotonic()
     _make_fresh(folder)
     out.print(
-        f"PV4FAD over Flower: a SuperLink, a payment network and {banks} banks, each as processes"
-        " of its own, with TLS on this machine's loopback. Some six minutes on two cores.",
+        f"PV4FAD over Flower: an aggregator, a payment network and {banks} banks in separate"
+        " processes, connected by TLS on this machine. About six minutes on two cores.",
         markup=False,
     )
     names = [bank_client_id(number) for number in range(1, banks + 1)]
@@ -66,26 +66,28 @@ def demo_federated(
     data = folder / "data"
     _step(
         root,
-        "Payments and accounts, made up",
+        "Generate payments and accounts",
         ["generate", data, "--transactions", str(transactions), "--banks", str(banks)],
         quiet=True,
     )
     ports = dict(zip(parties, free_ports(len(parties)), strict=True))
     for name in parties:
         words = ["party", "init", folder / name, *_decisions(name, folder, ports)]
-        _step(root, f"{name} makes its folder, its keys and its card", words, quiet=True)
+        _step(root, f"{name} creates its folder, its keys and its card", words, quiet=True)
     for name in parties:
         cards = [folder / other / "card.json" for other in parties if other != name]
         words = ["party", "join", folder / name, *cards]
         if name != AGGREGATOR:
             words += ["--root-certificate", folder / AGGREGATOR / "keys" / "ca.crt"]
         last = name == parties[-1]
-        _step(root, f"{name} takes in the cards of the others", words, quiet=not last)
+        _step(root, f"{name} imports the cards of the others", words, quiet=not last)
     bank = names[0]
     _step(root, f"Is {bank} ready?", ["party", "check", folder / bank, *_key(folder, bank)])
     with _running(folder, parties):
         relay = folder / AGGREGATOR
-        _step(root, "Is everybody there?", ["federation", "start", relay, "check"], quiet=True)
+        _step(
+            root, "Are all parties connected?", ["federation", "start", relay, "check"], quiet=True
+        )
         _step(root, "Train: noisy counts, ε = 1", ["federation", "start", relay, "train"])
         _step(
             root,
@@ -97,7 +99,7 @@ def demo_federated(
     (file,) = (folder / PAYMENT_NETWORK / "predictions").glob("*.csv")
     record = read_record(file)
     out.print()
-    out.print(Rule("What the payment network has learnt, and nobody else", align="left"))
+    out.print(Rule("What the payment network alone has learnt", align="left"))
     for line in [] if record is None else learned_lines(record):
         out.print(line, markup=False, soft_wrap=True)
     out.print(
@@ -109,9 +111,9 @@ def demo_federated(
 
 
 def _decisions(name: str, folder: Path, ports: dict[str, int]) -> Words:
-    """What the operator of a party decides."""
+    """The options that the operator of a party chooses."""
     scenario = folder / "data" / "scenario01"
-    words: Words = ["--superlink", f"127.0.0.1:{ports[AGGREGATOR]}", *_key(folder, name)]
+    words: Words = ["--hub", f"127.0.0.1:{ports[AGGREGATOR]}", *_key(folder, name)]
     if name == AGGREGATOR:
         return ["--role", "aggregator", "--own-authority", *words]
     words += ["--runtime-port", str(ports[name])]
@@ -144,9 +146,9 @@ def _step(root: click.Command, title: str, words: Words, *, quiet: bool = False)
 
 @contextmanager
 def _running(folder: Path, parties: list[str]) -> Iterator[None]:
-    """All parties, each with `pv4fad party run`, until the block ends."""
+    """Run `pv4fad party run` for all parties until the block ends."""
     out.print()
-    out.print(Rule("Everybody starts", align="left"))
+    out.print(Rule("All parties start", align="left"))
     processes: list[subprocess.Popen[bytes]] = []
     # By default a SIGTERM would end this process and leave the parties running.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -165,7 +167,7 @@ def _running(folder: Path, parties: list[str]) -> Iterator[None]:
                         stderr=subprocess.STDOUT,
                     )
                 )
-            # The others would try again, but this way nobody waits.
+            # The others would retry every five seconds; this way they connect at once.
             if name == AGGREGATOR:
                 _wait_until_ready(log, processes[0])
         yield
@@ -188,13 +190,24 @@ def _wait_until_ready(log: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 def _make_fresh(folder: Path) -> None:
-    """An empty folder with our mark; what an earlier demo made is replaced, and nothing else."""
+    """Create the folder; one of an earlier demo is replaced, any other folder is refused."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise DataError(f"{folder}: is no folder; name another place")
+        raise DataError(f"{folder} is not a folder; choose another place")
     if folder.is_dir() and any(folder.iterdir()):
         if not (folder / MARK).is_file():
-            raise DataError(f"{folder}: holds files that no demo made; name another place")
+            raise DataError(f"{folder} holds other files; choose another place")
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARK).write_text(_ABOUT, encoding="utf-8")
     (folder / "keys").mkdir(mode=0o700)
+
+
+def free_ports(n: int) -> list[int]:
+    """Different ports of this machine that are not in use now."""
+    sockets = [socket.socket() for _ in range(n)]
+    for bound in sockets:
+        bound.bind(("127.0.0.1", 0))
+    ports = [bound.getsockname()[1] for bound in sockets]
+    for bound in sockets:
+        bound.close()
+    return ports

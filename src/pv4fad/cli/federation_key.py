@@ -1,7 +1,7 @@
-"""Where commands have their passphrases from.
+"""The passphrases of commands.
 
-A federation on one machine has one for the stores of all its parties.  In a real federation every
-party has its own, on its own machine.
+A federation on one machine has one passphrase for the stores of all its parties.  In a deployed
+federation every party has its own, on its own machine.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ KeyFile = Annotated[
 
 
 def federation_passphrase(key_file: Path | None, *, new: bool = False) -> Passphrase:
-    """One passphrase for all parties; a `new` federation may have its key file made."""
+    """One passphrase for all parties; for a `new` federation a key file may be created."""
     if new:
         return new_passphrase("federation", key_file)
     return given_passphrase("federation", key_file)
 
 
 def new_passphrase(party: str, key_file: Path | None) -> Passphrase:
-    """Typed twice, or in a key file, which is made if there is none."""
+    """Typed twice, or in a key file, which is created if it does not exist."""
     if key_file is not None and not key_file.exists():
         return create_key_file(key_file)
     passphrase = given_passphrase(party, key_file, confirm=True)
@@ -41,7 +41,7 @@ def new_passphrase(party: str, key_file: Path | None) -> Passphrase:
 
 
 def given_passphrase(party: str, key_file: Path | None, *, confirm: bool = False) -> Passphrase:
-    """Of a store that there is."""
+    """The passphrase of an existing store."""
     try:
         return passphrase_for(party, key_file=key_file, confirm=confirm)
     except StoreError as error:

@@ -1,4 +1,4 @@
-"""`pv4fad ledger`: what a bank has spent of its privacy budget, and the limit it sets itself."""
+"""`pv4fad ledger`: what a bank has spent of its privacy budget, and the limit it has set."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ CLAIM = (
     " learns whether the current record is in the set it asked for (or, by votes, a vote total)."
 )
 HOLDS_IF = (
-    "An ε holds if at least H banks, this one included, add their noise and keep it to themselves;"
-    " H = 1 is the case that no other bank does. Guess: how often somebody is right at"
-    " most who was undecided before whether a record is present, or of which of two classes it is."
+    "An ε holds if at least H banks, this one included, add their noise and keep it secret; H = 1:"
+    " no other bank does. Guess: the largest probability of guessing correctly whether a record is"
+    " present, or which of two classes it has, if both were equally likely before."
 )
 WEAK = f"Warning: a run that claims an ε above {WARN_ABOVE}, or none, protects a record little."
 
@@ -37,7 +37,7 @@ app = typer.Typer(help="A bank's privacy budget.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the bank.", show_default=False)]
 KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="File that holds the passphrase of the store.")
+    Path | None, typer.Option("--key-file", help="File with the passphrase of the store.")
 ]
 
 
@@ -47,7 +47,7 @@ def show(
     key_file: KeyFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
-    """Print every run a bank has spent ε on, its limit and what is left."""
+    """Print every run on which a bank has spent ε, its limit and what is left."""
     with _open(folder, key_file) as store:
         party, ledger = store.party, read_ledger(store)
     if as_json:
@@ -103,7 +103,8 @@ def _summary(party: str, ledger: Ledger) -> dict[str, Any]:
                 "account_file": expense.account_file,
                 "time": expense.time.isoformat(),
             }
-            for expense, alone in ((one, one.epsilon_alone) for one in ledger.expenses)
+            for expense in ledger.expenses
+            for alone in (expense.epsilon_alone,)
         ],
     }
 
@@ -135,7 +136,7 @@ def _print(party: str, ledger: Ledger) -> None:
 
 
 def _if_honest(expense: Expense) -> tuple[str, str, str]:
-    """H, ε and the guess as claimed, and below with this bank alone, if that is another case."""
+    """H, ε and the guess as claimed, and below if no other bank adds noise."""
     claimed, alone = expense.epsilon, expense.epsilon_alone
     cases = [(str(expense.honest_banks), epsilon_text(claimed), _percent(guessing_bound(claimed)))]
     if expense.honest_banks > 1:

@@ -18,7 +18,7 @@ from pv4fad.cli import (
     demo,
     evaluate,
     example,
-    federation_commands,
+    federation,
     federation_demo,
     generate,
     ledger,
@@ -44,7 +44,7 @@ bench.add_to(app)
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(party.app, name="party")
-app.add_typer(federation_commands.app, name="federation")
+app.add_typer(federation.app, name="federation")
 app.command()(demo.demo)
 app.command()(federation_demo.demo_federated)
 app.command()(example.example)

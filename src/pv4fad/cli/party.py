@@ -1,4 +1,4 @@
-"""`pv4fad party`: one organisation's part in a deployed federation, in a folder of its own."""
+"""`pv4fad party`: one organisation's part in a deployed federation, in its own folder."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ from rich.table import Table
 from pv4fad.cli.console import err, fail, out
 from pv4fad.cli.federation_key import given_passphrase, new_passphrase
 from pv4fad.cli.learned import learned_lines
+from pv4fad.deployment.card import ROLES, PartyCard, Role, federation_id
+from pv4fad.deployment.carrier import Programs
+from pv4fad.deployment.certificates import read_certificate
+from pv4fad.deployment.checking import check_party, noise_text
+from pv4fad.deployment.flower.programs import FlowerPrograms
+from pv4fad.deployment.job_notes import abandon
+from pv4fad.deployment.new_party import NewParty, create_party, renew_card
+from pv4fad.deployment.party_folder import PartyFolder
+from pv4fad.deployment.running import run_party
 from pv4fad.errors import ParameterError
 from pv4fad.files import whole_file
-from pv4fad.flower.card import ROLES, PartyCard, Role, federation_id
-from pv4fad.flower.certificates import read_certificate
-from pv4fad.flower.checking import check_party, noise_text
-from pv4fad.flower.network_member import abandon
-from pv4fad.flower.new_party import NewParty, create_party, renew_card
-from pv4fad.flower.party_folder import PartyFolder
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.store.sealing import Passphrase
+
+PROGRAMS: Programs = FlowerPrograms()  # the carrier of deployed federations
 
 app = typer.Typer(help="One organisation's part in a deployed federation.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The party's own folder.")]
 KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="File that holds the passphrase of the store.")
+    Path | None, typer.Option("--key-file", help="File with the passphrase of the store.")
 ]
 
 
@@ -39,10 +44,11 @@ def init(
     *,
     role: Annotated[str, typer.Option(help="payment-network, aggregator or bank.")],
     name: Annotated[
-        str | None, typer.Option(help="Of a bank, as the others know it; the roles name the rest.")
+        str | None,
+        typer.Option(help="A bank: its name in the federation. Other roles have a fixed name."),
     ] = None,
-    superlink: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where the aggregator's SuperLink listens.")
+    hub: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="The address of the aggregator's hub.")
     ] = "127.0.0.1:8000",
     data: Annotated[
         Path | None,
@@ -58,32 +64,32 @@ def init(
         str | None, typer.Option(help="A bank: the ε that it allows in total, over all runs.")
     ] = None,
     runtime_port: Annotated[
-        int, typer.Option(help="A free port of this machine, for the SuperNode's own use.")
+        int, typer.Option(help="A free port on this machine, for the node's own use.")
     ] = 9094,
     own_authority: Annotated[
         bool,
         typer.Option(
             "--own-authority",
-            help="The aggregator: sign the SuperLink's certificate here instead of having"
-            " keys/superlink.csr signed; for a trial.",
+            help="The aggregator: sign the hub's certificate with a new authority instead of having"
+            " keys/hub.csr signed; for a trial.",
         ),
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Make a party's folder: store, keys, certificate request, settings, and its card.
+    """Create a party's folder: store, keys, certificate request, settings and card.
 
-    With --key-file a new key file is made if there is none.
+    With --key-file, a key file is created if it does not exist.
     """
     if role not in ROLES:
         raise ParameterError(f"--role {role}: give one of {', '.join(ROLES)}")
     known: Role = role
     party = name or (role if role != "bank" else "")
     if not party:
-        raise ParameterError("--name is missing: what the others call this bank")
+        raise ParameterError("--name is missing: the name of this bank in the federation")
     new = NewParty(
         known,
         party,
-        superlink,
+        hub,
         data,
         new_transactions,
         epsilon,
@@ -92,11 +98,11 @@ def init(
         own_authority,
     )
     card = create_party(folder, new, lambda: new_passphrase(party, key_file))
-    out.print(escape(f"{party} is in {folder}. Give {folder / 'card.json'} to all others."))
+    out.print(escape(f"Created {party} in {folder}. Give {folder / 'card.json'} to all others."))
     out.print(f"fingerprint of the card: [bold]{card.fingerprint}[/]")
     if role == "aggregator":
-        given = "ca.crt" if own_authority else "superlink.csr"
-        text = "Give it to all others as well" if own_authority else "Have it signed"
+        given = "ca.crt" if own_authority else "hub.csr"
+        text = "Give this to all others as well" if own_authority else "Have this request signed"
         out.print(escape(f"{text}: {folder / 'keys' / given}"))
 
 
@@ -104,7 +110,8 @@ def init(
 def card(
     folder: Folder,
     renew: Annotated[
-        bool, typer.Option("--renew", help="A bank: after its account file has changed a lot.")
+        bool,
+        typer.Option("--renew", help="A bank: update BICs and number of accounts from its file."),
     ] = False,
 ) -> None:
     """Print this party's card, for the others."""
@@ -119,10 +126,10 @@ def join(
     cards: Annotated[list[Path], typer.Argument(metavar="CARD...", help="Cards of the others.")],
     root_certificate: Annotated[
         Path | None,
-        typer.Option(help="What the SuperLink's certificate was signed with, from the aggregator."),
+        typer.Option(help="From the aggregator: the authority that signed the hub's certificate."),
     ] = None,
 ) -> None:
-    """Take in the cards of the others. Compare fingerprints with them, by telephone say."""
+    """Import the cards of the others. Compare the fingerprints with them, e.g. by telephone."""
     own = PartyFolder(folder)
     own.settings()
     authority = None if root_certificate is None else read_certificate(root_certificate)
@@ -139,42 +146,42 @@ def join(
 
 @app.command()
 def check(folder: Folder, key_file: KeyFile = None) -> None:
-    """Check data, keys, certificates, versions and free disk. Exit code 1: something is wrong."""
+    """Check data, keys, certificates, versions and free disk. Exit code 1 if a check fails."""
     own = PartyFolder(folder)
-    findings = check_party(own, _passphrase(own, key_file))
+    findings = check_party(own, _passphrase(own, key_file), PROGRAMS)
     table = Table("checked", "")
-    table.add_column("found", overflow="fold")  # a path is of no use cut off
-    for one in findings:
-        mark = "[green]good[/]" if one.good else "[bold red]wrong[/]"
-        table.add_row(one.what, mark, escape(one.found))
+    table.add_column("found", overflow="fold")  # paths are shown in full
+    for finding in findings:
+        mark = "[green]good[/]" if finding.good else "[bold red]wrong[/]"
+        table.add_row(finding.what, mark, escape(finding.found))
     out.print(table)
-    if not all(one.good for one in findings):
+    if not all(finding.good for finding in findings):
         fail("this party is not ready", 1)
 
 
 @app.command()
 def run(folder: Folder, key_file: KeyFile = None) -> None:
-    """Take part: the party's station, and Flower's SuperLink or SuperNode, until interrupted."""
-    try:
-        from pv4fad.flower.running import run_party  # noqa: PLC0415  needs the extra
-    except ModuleNotFoundError:
-        raise ParameterError("Flower is not installed: pip install 'pv4fad[flower]'") from None
+    """Take part: run the party's station and its carrier (Flower) until interrupted."""
     own = PartyFolder(folder)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     passphrase = _passphrase(own, key_file)
     name = own.party_name()
-    run_party(own, passphrase, lambda: err.print(f"{name} is ready", markup=False), _print_learned)
+
+    def print_ready() -> None:
+        err.print(f"{name} is ready", markup=False)
+
+    run_party(own, passphrase, PROGRAMS, print_ready, _print_learned)
 
 
 @app.command("abandon")
 def abandon_command(folder: Folder, key_file: KeyFile = None) -> None:
-    """Give up what cannot be carried on; for the payment network, while it does not run."""
+    """Abandon the interrupted job (stop the payment network first)."""
     own = PartyFolder(folder)
     with own.open_store(_passphrase(own, key_file)) as store:
         run_id = abandon(store)
     out.print(
-        f"what run {run_id} was doing is given up; what banks have spent on it stays spent, and"
-        " what they have answered stays known"
+        f"abandoned the interrupted job of run {run_id}; what banks have spent on it stays spent,"
+        " and what they have answered stays known"
     )
 
 
@@ -190,8 +197,8 @@ def _print_learned(record: ScoringRecord) -> None:
 def _print_cards(cards: dict[str, PartyCard]) -> None:
     table = Table("party", "accounts")
     table.add_column("fingerprint of the card", no_wrap=True, min_width=39)
-    for one in cards.values():
-        accounts = f"{one.accounts:,}" if one.accounts else ""
-        table.add_row(escape(one.name), accounts, one.fingerprint)
+    for card in cards.values():
+        accounts = f"{card.accounts:,}" if card.accounts else ""
+        table.add_row(escape(card.name), accounts, card.fingerprint)
     out.print(table)
-    out.print(f"federation {federation_id(cards.values())}: the same for everybody")
+    out.print(f"federation {federation_id(cards.values())}: must be the same for all parties")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from pv4fad.flower.party_folder import PartySettings
+from pv4fad.deployment.party_folder import PartySettings
 from pv4fad.forest.config import ConditionConfig, ForestConfig, RandomShape
 from pv4fad.forest.pairs import CountConfig
 from pv4fad.forest.records import SlotPredicate

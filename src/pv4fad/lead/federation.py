@@ -1,18 +1,8 @@
-"""The whole protocol on one screen: who speaks when.  S payment network, B bank, A aggregator.
+"""A federation: carries the messages of its parties until there are no more.
 
-    propose   S → all  parameters and keys          B → S  its keys
-    match     S → B    the encrypted table          B → S  shares of the join
-    count     S → B    masked products              B → A  noisy, masked sums
-              A → S    the sum over all banks: noisy counts
-    ask       S → B    one question per account     B → S  one bit each, in a fixed number of rounds
-
-The paper's model has, after the noisy sums,
-
-    compare   A → S    blinded sums                 S → A  their digits, encrypted
-    labels    A → S    one share of the labels      A → B  the other (sealed), or to S (released)
-
-Each party acts on its own when a message arrives (`parties`); a federation only carries the
-messages: `Federation` with all parties in one process, `pv4fad.flower` over a network.
+The order of the protocol is `protocol.order`.  Each party acts on its own when a message arrives
+(`parties`); a federation only carries the messages: `Federation` with all parties in one process,
+`pv4fad.deployment` over a network.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.prepare import NewRun
 from pv4fad.parties.in_process import Observer
 from pv4fad.parties.network_stages import stored_stage
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header
 from pv4fad.run.document import RunDocument
 from pv4fad.run.meter import Meter
 from pv4fad.store.store import Store
@@ -73,7 +73,7 @@ def _carry_through(
     meter: Meter,
     keep: Keep,
 ) -> RunDocument:
-    def observe(message: Message, size_bytes: int) -> None:
+    def observe(message: Header, size_bytes: int) -> None:
         meter(message, size_bytes)
         keep(_with_costs(document, meter))
 

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from pv4fad.errors import OrderError
 from pv4fad.parties.bank_stages import (
     BankStage,
-    Counting,
-    Joined,
+    Following,
     Matched,
-    Matching,
     Released,
     Stage,
     Trained,
@@ -25,7 +23,7 @@ from pv4fad.parties.bank_stages import (
 )
 from pv4fad.parties.epochs import enter_epoch
 from pv4fad.parties.party import Party, acknowledge_previous
-from pv4fad.protocol.checks import expect, out_of_order
+from pv4fad.protocol.checks import out_of_order
 from pv4fad.protocol.compare.bank import keep_label_share
 from pv4fad.protocol.compare.messages import LabelMasks
 from pv4fad.protocol.count.bank import add_products, draw_noise, release
@@ -34,7 +32,8 @@ from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.match.bank import answer_blocks, keep_in_force
 from pv4fad.protocol.match.bank_accounts import BankRecords, BankTable
 from pv4fad.protocol.match.messages import EncryptedTable, TablesInForce
-from pv4fad.protocol.parameters import RunParameters, TablePlan
+from pv4fad.protocol.order import chains_of
+from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.bank import join, join_match, meet, require_same_accounts
 from pv4fad.protocol.propose.messages import Roster, RunProposal
 from pv4fad.protocol.propose.state import AccountFile
@@ -106,18 +105,11 @@ class Bank(Party):
         match stage, message:
             case None, RunProposal():
                 return self._join(message, run)
-            case Joined(), Roster():
-                keys = self._signing_keys
-                meet(message, run, identity=self._identity, signing_keys=keys)
-                run.put(BankStage(Matching(0)))
-                return [receipt_of(message)]
-            case Matching(done), EncryptedTable():
-                return self._match(message, run, done)
+            case Following(done), Roster() | EncryptedTable() | MaskedProducts():
+                return self._follow(message, run, done)
             case Matched(), TablesInForce():
                 keep_in_force(message, training)
                 return [receipt_of(message)]
-            case Counting(done), MaskedProducts():
-                return self._count(message, run, done)
             case Released(), LabelMasks():
                 keep_label_share(message, run)
                 run.put(BankStage(Trained()))
@@ -133,11 +125,10 @@ class Bank(Party):
         if run.epoch == 0:
             honest_banks = self._honest_banks
             keys = join(message, run, identity=me, accounts=accounts, honest_banks=honest_banks)
-            run.put(BankStage(Joined()))
         else:
             self._require_model(stage_of(run.of_epoch(0)), run.of_epoch(0))
             keys = join_match(message, run, identity=me, accounts=accounts)
-            run.put(BankStage(Matching(0)))
+        run.put(BankStage(Following(0)))
         return [keys]
 
     def _require_model(self, stage: Stage | None, training: Records) -> None:
@@ -146,44 +137,53 @@ class Bank(Party):
         if not (isinstance(stage, Trained) or released):
             raise OrderError(f"{self.name}: this run has no model yet")
 
-    def _match(self, message: EncryptedTable, run: Records, done: int) -> Iterable[Message]:
-        parameters, here = parameters_of(run), message.address
-        steps = parameters.match_steps(self.name)
-        plan, chunk = steps[done]
-        expect((here.table_id, here.index) == (plan.table_id, chunk), message, "not the next block")
-        require_same_accounts(run, self._records, self.name)
-        answer = answer_blocks(message, self._table(parameters, plan), run, self.pool)
+    def _follow(
+        self, message: Roster | EncryptedTable | MaskedProducts, run: Records, done: int
+    ) -> Iterable[Message]:
+        """The next message of the bank's chain; after the last one of training, the release."""
+        parameters = parameters_of(run)
+        steps = chains_of(parameters)[self.name]
+        steps[done].expect_message(message)
+        answer = self._answer_step(message, run)
         if done + 1 < len(steps):
-            run.put(BankStage(Matching(done + 1)))
-        else:
-            run.put(BankStage(Counting(0) if parameters.purpose == "training" else Matched()))
-        return [answer]
-
-    def _table(self, parameters: RunParameters, plan: TablePlan) -> BankTable:
-        key = (parameters.run_id, plan.table_id)
-        if key not in self._tables:
-            self._tables = {key: BankTable.of(self._records, parameters, plan)}
-        return self._tables[key]
-
-    def _count(self, message: MaskedProducts, run: Records, done: int) -> Iterable[Message]:
-        parameters, here = parameters_of(run), message.address
-        steps = parameters.count_steps(self.name)
-        plan, chunk = steps[done]
-        expect((here.table_id, here.index) == (plan.table_id, chunk), message, "not the next lanes")
-        add_products(message, run, self.pool)
-        if done + 1 < len(steps):
-            run.put(BankStage(Counting(done + 1)))
-            return [receipt_of(message)]
+            run.put(BankStage(Following(done + 1)))
+            return [answer]
+        if parameters.purpose == "matching":
+            run.put(BankStage(Matched()))
+            return [answer]
         require_same_accounts(run, self._records, self.name)
         noisy_sums = release(
-            here,
+            message.address,
             run,
             noise=self._noise(parameters),
             pairwise=self._identity.pairwise,
             account_file=self.account_file,
         )
         run.put(BankStage(Released()))
-        return [receipt_of(message), noisy_sums]
+        return [answer, noisy_sums]
+
+    def _answer_step(
+        self, message: Roster | EncryptedTable | MaskedProducts, run: Records
+    ) -> Message:
+        match message:
+            case Roster():
+                keys = self._signing_keys
+                meet(message, run, identity=self._identity, signing_keys=keys)
+                return receipt_of(message)
+            case EncryptedTable():
+                require_same_accounts(run, self._records, self.name)
+                table = self._table(parameters_of(run), message.address.table_id)
+                return answer_blocks(message, table, run, self.pool)
+            case MaskedProducts():
+                add_products(message, run, self.pool)
+                return receipt_of(message)
+
+    def _table(self, parameters: RunParameters, table_id: str) -> BankTable:
+        key = (parameters.run_id, table_id)
+        if key not in self._tables:
+            plan = parameters.table(table_id)
+            self._tables = {key: BankTable.of(self._records, parameters, plan)}
+        return self._tables[key]
 
     def _noise(self, parameters: RunParameters) -> NDArray[np.int64]:
         return draw_noise(parameters)

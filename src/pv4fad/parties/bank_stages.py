@@ -8,13 +8,8 @@ from pv4fad.store.records import Record, Records
 
 
 @dataclass(frozen=True)
-class Joined:
-    """Keys sent; waiting for those of the other banks."""
-
-
-@dataclass(frozen=True)
-class Matching:
-    """`done` messages with encrypted blocks answered, in the order of the tables."""
+class Following:
+    """Keys sent; `done` messages of the bank's chain answered: roster, blocks, products."""
 
     done: int
 
@@ -22,13 +17,6 @@ class Matching:
 @dataclass(frozen=True)
 class Matched:
     """A match after training is complete: its tables can be scored."""
-
-
-@dataclass(frozen=True)
-class Counting:
-    """`done` messages with masked products added up."""
-
-    done: int
 
 
 @dataclass(frozen=True)
@@ -41,7 +29,7 @@ class Trained:
     """The model exists; in sealed mode this bank holds its share of the labels."""
 
 
-Stage = Joined | Matching | Matched | Counting | Released | Trained
+Stage = Following | Matched | Released | Trained
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Matches and batches after training: each has a number, its epoch, and one is made at a time.
 
-The payment network begins a new epoch only when the last one is over.  So whoever meets the first
-message of an epoch knows that all it sent in the one before has arrived, and forgets it; what comes
-later from an epoch that is over is refused.  Epoch 0 is training.
+The payment network begins a new epoch only when the last one is over.  So a party that
+meets the first message of an epoch knows that all it sent in the one before has arrived, and
+forgets it; what comes later from an epoch that is over is refused.  Epoch 0 is training.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def enter_epoch(message: Message, training: Records) -> None:
 def forget_messages(run_id: str, epoch: int, tx: Transaction) -> None:
     """Drop the journal of an epoch: nothing of it will be sent or asked for again."""
     # The epoch is the third part of a message's id.
-    tx.prune(f"{run_id}/", lambda one: one.split("/")[2] == str(epoch))
+    tx.prune(f"{run_id}/", lambda name: name.split("/")[2] == str(epoch))
 
 
 def _latest(training: Records) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from pv4fad.errors import ProtocolError, Pv4fadError
-from pv4fad.protocol.wire import Message, decode, message_id
+from pv4fad.protocol.wire import Header, message_id, read_header
 
 
 class Endpoint(Protocol):
@@ -20,8 +20,8 @@ class Endpoint(Protocol):
     def handle(self, data: bytes) -> list[bytes]: ...
 
 
-Observer = Callable[[Message, int], None]
-"""Told of every message before it is handed over, with its size in bytes."""
+Observer = Callable[[Header, int], None]
+"""Called with the header and the size in bytes of every message before it is handed over."""
 
 
 class InProcessTransport:
@@ -30,7 +30,7 @@ class InProcessTransport:
     def __init__(self, parties: Mapping[str, Endpoint], observer: Observer | None = None) -> None:
         self._parties = dict(parties)
         self._observer = observer
-        # After a crash a message can be waiting at its sender and at whoever answered it.
+        # After a crash, its sender and the party that answered it may both send it again.
         self._delivered: set[str] = set()
 
     def deliver(self, sender: str, messages: Iterable[bytes]) -> None:
@@ -38,20 +38,19 @@ class InProcessTransport:
         queue = deque((sender, data) for data in messages)
         while queue:
             sender, data = queue.popleft()
-            message = decode(data)
-            address = message.address
-            if address.sender != sender:
-                raise ProtocolError(f"{sender} sent {message_id(message)}: not its own name")
-            if address.receiver not in self._parties:
-                raise ProtocolError(f"{message_id(message)}: there is no such receiver")
-            if message_id(message) in self._delivered:
+            header = read_header(data)
+            receiver = header.address.receiver
+            if header.address.sender != sender:
+                raise ProtocolError(f"{sender} sent {message_id(header)}: not its own name")
+            if receiver not in self._parties:
+                raise ProtocolError(f"{message_id(header)}: there is no such receiver")
+            if message_id(header) in self._delivered:
                 continue
-            self._delivered.add(message_id(message))
+            self._delivered.add(message_id(header))
             if self._observer is not None:
-                self._observer(message, len(data))
-            del message  # a hundred megabytes, which the receiver decodes for itself
+                self._observer(header, len(data))
             try:
-                replies = self._parties[address.receiver].handle(data)
+                replies = self._parties[receiver].handle(data)
             except Pv4fadError as error:
-                raise type(error)(f"{address.receiver}: {error}") from error
-            queue.extend((address.receiver, reply) for reply in replies)
+                raise type(error)(f"{receiver}: {error}") from error
+            queue.extend((receiver, reply) for reply in replies)

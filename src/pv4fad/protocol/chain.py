@@ -1,4 +1,4 @@
-"""Chains of messages: what to ask of which bank next, and whether an answer is one.
+"""Chains of messages: what to ask of which bank next, and whether an answer fits.
 
 Every bank has a chain of steps, each a message of the payment network and its answer.  One message
 of a chain is under way at a time, and at most `banks_at_once` chains are.  Training, further
@@ -26,6 +26,16 @@ class Step:
     answer: type[Message]
     table_id: str = ""
     index: int = 0
+
+    def expect_message(self, message: Message) -> None:
+        """Refuse a message that is not this step."""
+        here = message.address
+        expect(
+            isinstance(message, self.kind)
+            and (here.table_id, here.index) == (self.table_id, self.index),
+            message,
+            f"{self.kind.kind} {self.table_id}/{self.index} is next",
+        )
 
     def expect_answer(self, message: Message) -> None:
         """Refuse a message that does not answer this step."""

@@ -1,9 +1,10 @@
 """The whole protocol on one screen: who sends what to whom, and what the answer is.
 
-It is what runs: the payment network makes its messages in this order, every party takes what it is
-sent here and nothing else, and the numbers of messages follow from it.  Each party acts on its own
-when a message arrives.  Rows marked `chain` are the steps of a bank's chain (`chain`): the next one
-is sent when the one before has been answered; all others go to every receiver at once.
+S is the payment network, B a bank, A the aggregator.  The tables below are what runs: every party
+takes what they say and nothing else, the payment network and the banks follow them step by step,
+and the numbers of messages follow from them.  Rows marked `chain` are the steps of a bank's chain
+(`protocol.chain`): the next one is sent when the one before has been answered.  All others go to
+every receiver at once.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pv4fad.protocol.score.messages import (
     SetSharesOpened,
 )
 from pv4fad.protocol.score.plan import Batch, Place
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header, Message, kind_in_id
 
 
 class Scope(Protocol):
@@ -166,11 +167,15 @@ def messages_of(scope: RunParameters | Batch) -> dict[str, int]:
     return dict(n_messages)
 
 
-def phase_of(message: Message) -> str:
+def phase_of(message: Header) -> str:
     """The phase that a message belongs to; a receipt to that of what it is a receipt of."""
-    kind = message.of.split("/")[3] if isinstance(message, Receipt) else message.kind
-    later = _PHASE_AFTER_TRAINING if message.address.epoch else _PHASE_IN_TRAINING
-    return later[kind]
+    phases = _PHASE_AFTER_TRAINING if message.address.epoch else _PHASE_IN_TRAINING
+    return phases[answered_kind(message)]
+
+
+def answered_kind(message: Header) -> str:
+    """The kind of a message; of a receipt, the kind of the message that it acknowledges."""
+    return kind_in_id(str(message.scalars["of"])) if message.kind == Receipt.kind else message.kind
 
 
 def _phases(*rows: Row[Any]) -> dict[str, str]:

@@ -1,9 +1,10 @@
 """Which account goes into which table, and how large the tables are declared (protocol.md §3.1).
 
 An account whose bank takes part goes into that bank's table; one of an institution that takes no
-part goes, under its own BIC, into the table of a bank chosen by hash, where it matches nobody; one
-whose bank is unknown goes into the broadcast table, which all banks get.  Every bank gets a
-table, and its size is padded: nobody learns how many accounts the payment network has with it.
+part goes, under its own BIC, into the table of a bank chosen by hash, where it matches
+nothing; one whose bank is unknown goes into the broadcast table, which all banks get.  Every bank
+gets a table, and its size is padded: no bank learns how many accounts the payment network has
+with it.
 """
 
 from __future__ import annotations

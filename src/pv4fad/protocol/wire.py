@@ -10,6 +10,8 @@ A kind of message is a class below `Message` under `@wire_message`: its fields a
 bytes, tuple[bytes, ...], tuple[int, ...] or NDArray of uint64, uint32, int64, uint8; what further
 has to hold goes into `check`.  A message is valid once it is made, and so is a decoded one.
 `decode` raises `WireError` and nothing else.  `repr` shows sizes only: payloads can be secret.
+
+Whoever carries a message reads its header only (`read_header`); its receiver decodes it, once.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import numpy as np
 
 from pv4fad.errors import Pv4fadError, WireError
-from pv4fad.protocol.wire_fields import CODECS, Buffer, FieldCodec, PayloadReader
+from pv4fad.protocol.wire_fields import CODECS, Buffer, FieldCodec, PayloadReader, Scalar
 
 MAGIC = b"PV4M"
 FORMAT_VERSION = 1
@@ -117,6 +119,16 @@ class Message:
         return f"<{type(self).__name__} {message_id(self)} [{'; '.join(sizes)}]>"
 
 
+@dataclass(frozen=True)
+class Header:
+    """What a carrier needs to know of a message: what it is, from whom and to whom."""
+
+    kind: str
+    address: Address
+    scalars: Mapping[str, int | str] = field(repr=False)
+    """The fields that stand in the header itself: numbers, flags and texts."""
+
+
 _KINDS: dict[str, type[Message]] = {}
 M = TypeVar("M", bound=Message)
 
@@ -131,10 +143,10 @@ def wire_message(kind: str, *, max_bytes: int) -> Callable[[type[M]], type[M]]:
         made = dataclass(frozen=True, eq=False, repr=False)(cls)
         hints = get_type_hints(cls)
         codecs = {}
-        for field in fields(made)[1:]:
-            if hints[field.name] not in CODECS:
-                raise WireError(f"{kind}: field {field.name} has a type that cannot be sent")
-            codecs[field.name] = CODECS[hints[field.name]]
+        for one in fields(made)[1:]:
+            if hints[one.name] not in CODECS:
+                raise WireError(f"{kind}: field {one.name} has a type that cannot be sent")
+            codecs[one.name] = CODECS[hints[one.name]]
         made.kind, made.max_bytes, made.codecs = kind, max_bytes, codecs
         _KINDS[kind] = made
         return made
@@ -162,6 +174,40 @@ def encode(message: Message) -> bytes:
 
 def decode(data: bytes, limits: Mapping[str, int] | None = None) -> Message:
     """The message in `data`; `limits` (kind → bytes) replaces the limits of the classes."""
+    cls, address, described, payload = _open(data, limits or {})
+    values = {}
+    with _naming(cls.kind):
+        for (name, codec), description in zip(cls.codecs.items(), described, strict=True):
+            with _naming(f"field {name}"):
+                values[name] = codec.read(description, payload)
+        if payload.n_left:
+            raise WireError(f"{payload.n_left} bytes too many")
+    try:
+        return cls(address, **values)
+    except WireError:
+        raise
+    except Pv4fadError as error:
+        raise WireError(f"{cls.kind}: {error}") from error
+    except Exception as error:  # a `check` that stumbles over what it should have refused
+        raise WireError(f"{cls.kind}: {type(error).__name__} while it was checked") from error
+
+
+def read_header(data: bytes) -> Header:
+    """The header of the message in `data`; the payload behind it is neither read nor checked."""
+    cls, address, described, _ = _open(data, {})
+    scalars = {}
+    for (name, codec), value in zip(cls.codecs.items(), described, strict=True):
+        if isinstance(codec, Scalar):
+            with _naming(f"{cls.kind}: field {name}"):
+                codec.check(value)
+            scalars[name] = value
+    return Header(cls.kind, address, scalars)
+
+
+def _open(
+    data: bytes, limits: Mapping[str, int]
+) -> tuple[type[Message], Address, list[Any], PayloadReader]:
+    """Kind, address, what the header says about each field, and the payload."""
     view = memoryview(data).cast("B")
     if len(view) < _PREFIX.size:
         raise WireError(f"truncated: {len(view)} bytes are no message")
@@ -172,38 +218,36 @@ def decode(data: bytes, limits: Mapping[str, int] | None = None) -> Message:
         raise WireError(f"message format {version}, this program speaks {FORMAT_VERSION}")
     if n_header > MAX_HEADER_BYTES:
         raise WireError(f"header of {n_header} bytes is too long")
-    envelope = PayloadReader(view[_PREFIX.size :])
-    kind = bytes(envelope.take(n_kind)).decode("ascii", "replace")
+    payload = PayloadReader(view[_PREFIX.size :])
+    kind = bytes(payload.take(n_kind)).decode("ascii", "replace")
     if kind not in _KINDS:
         raise WireError(f"unknown kind of message {kind[:64]!a}")
     cls = _KINDS[kind]
-    largest = (limits or {}).get(kind, cls.max_bytes)
+    largest = limits.get(kind, cls.max_bytes)
     if len(view) > largest:
         raise WireError(f"{kind}: {len(view)} bytes, at most {largest} are allowed")
     with _naming(kind):
-        address, described = _parse_header(bytes(envelope.take(n_header)))
-        values = _read_fields(cls, described, envelope)
-        if envelope.n_left:
-            raise WireError(f"{envelope.n_left} bytes too many")
-    try:
-        return cls(address, **values)
-    except WireError:
-        raise
-    except Pv4fadError as error:
-        raise WireError(f"{kind}: {error}") from error
-    except Exception as error:  # a `check` that stumbles over what it should have refused
-        raise WireError(f"{kind}: {type(error).__name__} while it was checked") from error
+        address, described = _parse_header(cls, bytes(payload.take(n_header)))
+    return cls, address, described, payload
 
 
-def message_id(message: Message) -> str:
+def message_id(message: Message | Header) -> str:
     """What a repeat of this message has in common with it; starts with the run, then the table."""
-    return id_of(type(message), message.address)
+    return _id(message.kind, message.address)
 
 
 def id_of(kind: type[Message], address: Address) -> str:
     """The id that a message of this kind has at this address."""
-    a = address
-    path = (a.run_id, a.table_id, a.epoch, kind.kind, a.index, a.sender, a.receiver)
+    return _id(kind.kind, address)
+
+
+def kind_in_id(message_id: str) -> str:
+    """The kind of the message that has this id."""
+    return message_id.split("/")[3]
+
+
+def _id(kind: str, a: Address) -> str:
+    path = (a.run_id, a.table_id, a.epoch, kind, a.index, a.sender, a.receiver)
     return "/".join(map(str, path))
 
 
@@ -229,7 +273,7 @@ def _address_entry(a: Address) -> list[str | int]:
     return [a.sender, a.receiver, a.run_id, a.table_id, a.epoch, a.index]
 
 
-def _parse_header(raw: bytes) -> tuple[Address, list[Any]]:
+def _parse_header(cls: type[Message], raw: bytes) -> tuple[Address, list[Any]]:
     try:
         header = json.loads(raw, parse_float=_no_float, parse_constant=_no_float)
         canonical = _canonical(header)
@@ -243,24 +287,14 @@ def _parse_header(raw: bytes) -> tuple[Address, list[Any]]:
     address, described = header["address"], header["fields"]
     if not isinstance(address, list) or len(address) != 6 or not isinstance(described, list):
         raise WireError("the header must hold an address of six entries and a list of fields")
-    return Address(*address), described
-
-
-def _no_float(text: str) -> None:
-    raise ValueError("no fractions, no infinities")
-
-
-def _read_fields(
-    cls: type[Message], described: list[Any], payload: PayloadReader
-) -> dict[str, Any]:
     if any(not isinstance(entry, list) or len(entry) != 3 for entry in described):
         raise WireError("a field is described by name, type and size")
     wanted = [[name, codec.name] for name, codec in cls.codecs.items()]
     if [entry[:2] for entry in described] != wanted:
         names = ", ".join(f"{name} ({kind})" for name, kind in wanted)
         raise WireError(f"expected the fields {names}, each once and in this order")
-    values = {}
-    for (name, codec), (_, _, description) in zip(cls.codecs.items(), described, strict=True):
-        with _naming(f"field {name}"):
-            values[name] = codec.read(description, payload)
-    return values
+    return Address(*address), [description for _, _, description in described]
+
+
+def _no_float(text: str) -> None:
+    raise ValueError("no fractions, no infinities")

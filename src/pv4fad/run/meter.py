@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 from pv4fad.protocol.count.messages import MaskedProducts
 from pv4fad.protocol.match.messages import BlindedIndicators
-from pv4fad.protocol.order import messages_of, phase_of
+from pv4fad.protocol.order import answered_kind, messages_of, phase_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.messages import Roster
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.roles import role_of
-from pv4fad.protocol.wire import Message
+from pv4fad.protocol.wire import Header
 from pv4fad.validated import ValidatedModel
 
 PREPARE, PROPOSE, MATCH, COUNT, SCORE = "prepare", "propose", "match", "count", "score"
@@ -106,7 +106,7 @@ class Meter:
         self._totals[phase] = self._cost(phase).messages + messages
         self.switch_to(phase)
 
-    def __call__(self, message: Message, size_bytes: int) -> None:
+    def __call__(self, message: Header, size_bytes: int) -> None:
         """A message is about to be handed over."""
         sender, receiver = role_of(message.address.sender), role_of(message.address.receiver)
         before = self._traffic.get((message.kind, sender, receiver))
@@ -157,23 +157,18 @@ class Meter:
         total = max(self._totals[phase], cost.messages)
         self._report(Progress(cost, total, self._working_on == phase))
 
-    def _phase_of_work(self, message: Message) -> str:
+    def _phase_of_work(self, message: Header) -> str:
         """Of what the receiver will do next."""
         bank, here = message.address.sender, (message.address.table_id, message.address.index)
         if self._training is None:
             return phase_of(message)
-        match message:
-            case BlindedIndicators():
-                plan, chunk = self._training.match_steps(bank)[-1]
-                return COUNT if here == (plan.table_id, chunk) else MATCH
-            case Receipt(of=of) if _kind(of) == Roster.kind:
-                return MATCH
-            case Receipt(of=of) if _kind(of) == MaskedProducts.kind:
-                # After its last products, it is the next bank's turn.
-                plan, chunk = self._training.count_steps(bank)[-1]
-                return MATCH if here == (plan.table_id, chunk) else COUNT
+        if message.kind == BlindedIndicators.kind:
+            plan, chunk = self._training.match_steps(bank)[-1]
+            return COUNT if here == (plan.table_id, chunk) else MATCH
+        if message.kind == Receipt.kind and answered_kind(message) == Roster.kind:
+            return MATCH
+        if message.kind == Receipt.kind and answered_kind(message) == MaskedProducts.kind:
+            # After its last products, it is the next bank's turn.
+            plan, chunk = self._training.count_steps(bank)[-1]
+            return MATCH if here == (plan.table_id, chunk) else COUNT
         return phase_of(message)
-
-
-def _kind(message_id: str) -> str:
-    return message_id.split("/")[3]

@@ -191,7 +191,8 @@ def _read_info(folder: Path, connection: sqlite3.Connection) -> StoreInfo:
         raise StoreError(f"{folder / FILE_NAME} is not a complete store of this program")
     if version != FORMAT_VERSION:
         raise StoreError(
-            f"the store in {folder} has format {version}, this program uses {FORMAT_VERSION}"
+            f"the store in {folder} has format {version}, this program uses {FORMAT_VERSION}: "
+            "use the version of pv4fad that made it, or begin with a new store"
         )
     row = connection.execute("SELECT * FROM info").fetchone()
     require_types(row, _INFO_TYPES, f"the store in {folder}")

@@ -10,7 +10,7 @@
     records.put(OpenedBlock(u), bank, table_id, block)      one record for each place
     records.get(OpenedBlock, bank, table_id, block)
 
-The name of a record is its class and its place; nobody else spells names.  Arrays and bytes are
+The name of a record is its class and its place; no other module spells names.  Arrays and bytes are
 kept raw, behind a header in JSON that holds all other fields.  A record that is missing or damaged
 raises `StoreError`.
 """
@@ -128,6 +128,11 @@ class Records:
         return prefix + "/".join([kind.__name__, *map(str, place)])
 
 
+def run_ids(store: Store) -> list[str]:
+    """The runs that a party has records of."""
+    return sorted({name.split("/")[1] for name in store.keys("run/")})
+
+
 def stored(store: Store, run_id: str, kind: type[R], *place: Place, epoch: int = 0) -> R:
     """One record of a store that must be there, in a transaction of its own."""
     with store.transaction() as tx:
@@ -213,7 +218,7 @@ class _Bytes:
 
 class _Parts:
     def write(self, value: tuple[bytes, ...]) -> tuple[Any, list[bytes | memoryview]]:
-        return [len(one) for one in value], list(value)
+        return [len(part) for part in value], list(value)
 
     def read(self, entry: Any, rest: _Rest) -> tuple[bytes, ...]:
         return tuple(bytes(rest.take(n_bytes)) for n_bytes in entry)
@@ -251,7 +256,7 @@ _FORMS: dict[Any, dict[str, _Form]] = {}
 def _forms(kind: Any) -> dict[str, _Form]:
     if kind not in _FORMS:
         hints = get_type_hints(kind)
-        _FORMS[kind] = {one.name: _form(hints[one.name]) for one in fields(kind)}
+        _FORMS[kind] = {entry.name: _form(hints[entry.name]) for entry in fields(kind)}
     return _FORMS[kind]
 
 

@@ -1,4 +1,4 @@
-"""Compare: the sign of every noisy sum, exactly, and nobody sees it (protocol.md §11.3, §11.4).
+"""Compare: the sign of every noisy sum, exactly, and no party sees it (protocol.md §11.3, §11.4).
 
     Aggregator      holds V; with p of the payment network, D = V + p is the noisy sum
       1.  r ← Z_t per leaf;  sends  V + r                                           → PaymentNetwork

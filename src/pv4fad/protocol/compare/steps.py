@@ -67,7 +67,7 @@ def encrypt_digit(job: DigitsJob) -> tuple[bytes, ...]:
     """PaymentNetwork, step 2: the digit one-hot, one ciphertext for each value it can take."""
     encryptor = SecretEncryptor(job.secret)
     one_hot = (encryptor.encrypt(job.digit == np.uint64(v)) for v in range(job.base))
-    return tuple(encryptor.ring.dump(one) for one in one_hot)
+    return tuple(encryptor.ring.dump(value) for value in one_hot)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def less_than(job: LessJob) -> bytes:
     top = ring.parameters.n_data_primes
     comparisons: list[tuple[Ciphertext, Ciphertext]] = []
     for one_hot, digit in zip(job.one_hot, digits(job.threshold, ring.plain_modulus), strict=True):
-        values = [ring.load(one, top) for one in one_hot]
+        values = [ring.load(data, top) for data in one_hot]
         smaller = ((c, np.uint64(v) < digit) for v, c in enumerate(values))
         equal = ((c, np.uint64(v) == digit) for v, c in enumerate(values))
         # A threshold that no value is below would leave nothing to add: zero stands in for it.

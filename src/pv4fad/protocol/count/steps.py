@@ -55,9 +55,9 @@ def masked_products(job: ProductsJob) -> MaskedBatch:
     of_set = _SetShares(evaluator, job.encrypted_shares)
     ciphertexts, totals = [], []
     for packed in job.sums:
-        terms = chain.from_iterable(_terms(one, job.blocks, of_set) for one in packed)
+        terms = chain.from_iterable(_terms(summand, job.blocks, of_set) for summand in packed)
         total = evaluator.add_products(None, terms)
-        if total is None:  # nobody counts here; sanitised, it looks like any other sum
+        if total is None:  # no account counts here; sanitised, it looks like any other sum
             total = encryptor.zero(FINAL_PRIMES)
         rho = secret_residues(ring.plain_modulus, ring.degree)
         evaluator.add_slots(total, rho)
@@ -85,17 +85,17 @@ class _SetShares:
 
 
 def _terms(
-    one: SparseSum, blocks: tuple[int, ...], of_set: _SetShares
+    summand: SparseSum, blocks: tuple[int, ...], of_set: _SetShares
 ) -> Iterator[tuple[Ciphertext, NDArray[np.uint64]]]:
     """E_j[s_c] and d, for the blocks where d is not zero."""
     degree, t = of_set.ring.degree, of_set.ring.plain_modulus
-    residues = (one.weights % t).astype(np.uint64)
+    residues = (summand.weights % t).astype(np.uint64)
     for position, block in enumerate(blocks):
-        inside = one.bins // degree == block
+        inside = summand.bins // degree == block
         d = np.zeros(degree, np.uint64)
-        d[one.bins[inside] % degree] = residues[inside]
+        d[summand.bins[inside] % degree] = residues[inside]
         if d.any():
-            yield of_set.of(one.atoms, position), d
+            yield of_set.of(summand.atoms, position), d
 
 
 def slot_totals(
@@ -106,11 +106,11 @@ def slot_totals(
     return totals % np.uint64(modulus)
 
 
-def own_share(one: SparseSum, opened: NDArray[np.uint32], mask_total: int, modulus: int) -> int:
+def own_share(summand: SparseSum, opened: NDArray[np.uint32], mask_total: int, modulus: int) -> int:
     """PaymentNetwork, step 1: p = <d, u_c> + Σ ρ for one sum in one table, modulo t."""
-    atoms = np.array(one.atoms)[:, np.newaxis]
-    u_c = opened[atoms, one.bins].sum(axis=0, dtype=np.int64) % modulus
-    return int((one.weights * u_c).sum() + mask_total) % modulus
+    atoms = np.array(summand.atoms)[:, np.newaxis]
+    u_c = opened[atoms, summand.bins].sum(axis=0, dtype=np.int64) % modulus
+    return int((summand.weights * u_c).sum() + mask_total) % modulus
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class AddUpJob:
 def add_up(job: AddUpJob) -> NDArray[np.uint64]:
     """Bank, step 2: its share q of each sum, (ciphertexts, trees of the lane)."""
     decryptor, ring = Decryptor(job.secret), Ring.of(job.secret.ring)
-    opened = (decryptor.decrypt(ring.load(one, 1)) for one in job.ciphertexts)
+    opened = (decryptor.decrypt(ring.load(data, 1)) for data in job.ciphertexts)
     return np.stack([slot_totals(job.slots, values, ring.plain_modulus) for values in opened])
 
 

@@ -11,7 +11,7 @@
     PaymentNetwork
       4.  decrypts u_k = I_k + s_k
 
-The join is shared, I_k = u_k − s_k, and nobody knows it: the bank sees ciphertexts only, u_k is
+The join is shared, I_k = u_k − s_k, and no party knows it: the bank sees ciphertexts only, u_k is
 uniform, and so is s_k.  All sizes follow from the table's layout and the number of atoms.
 
 The cost is in step 2.  A layer with few accounts needs fewer products, and two blocks share the

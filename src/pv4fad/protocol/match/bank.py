@@ -97,9 +97,9 @@ def match_blocks(
 ) -> Iterator[BlindedBlock]:
     """Steps 2 and 3: the blinded indicators of each block, and the shares that blind them."""
     sums = [
-        one
+        parts
         for first in range(0, len(blocks), BLOCKS_AT_ONCE)
-        for one in sum_blocks(
+        for parts in sum_blocks(
             pool,
             public,
             blocks[first : first + BLOCKS_AT_ONCE],
@@ -108,7 +108,9 @@ def match_blocks(
         )
     ]
     flood = parameters.bounds["match"].flood
-    return pool.map(blind_indicators, (BlindJob(public, secret, flood, tuple(p)) for p in sums))
+    return pool.map(
+        blind_indicators, (BlindJob(public, secret, flood, tuple(parts)) for parts in sums)
+    )
 
 
 def sum_blocks(
@@ -136,20 +138,20 @@ def sum_blocks(
         for block in blocks
         for some, n_last in _in_parts(len(block.words), n_shared, parts)
     )
-    done = list(pool.map(sum_layers, jobs))
-    of_block = [done[i * parts : (i + 1) * parts] for i in range(len(blocks))]
-    sums = [[one.sums for one in mine] for mine in of_block]
+    summed = list(pool.map(sum_layers, jobs))
+    of_block = [summed[i * parts : (i + 1) * parts] for i in range(len(blocks))]
+    sums = [[part.sums for part in block] for block in of_block]
     if n_shared:
         first, second = (
             [
                 SharedLayer(*layer)
                 for layer in zip(
-                    chain.from_iterable(one.agreeing for one in mine),
+                    chain.from_iterable(part.agreeing for part in done),
                     block.atoms[-n_shared:],
                     strict=True,
                 )
             ]
-            for mine, block in zip(of_block, blocks, strict=True)
+            for done, block in zip(of_block, blocks, strict=True)
         )
         pairs = list(zip(first, reversed(second), strict=True))
         shared_jobs = (
@@ -157,8 +159,8 @@ def sum_blocks(
             for part in range(min(n_workers, n_shared))
         )
         for both in pool.map(sum_shared_layers, shared_jobs):
-            for mine, one in zip(sums, both, strict=True):
-                mine.append(one)
+            for of_one_block, shared in zip(sums, both, strict=True):
+                of_one_block.append(shared)
     return sums
 
 

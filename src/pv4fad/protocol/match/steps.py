@@ -166,7 +166,9 @@ class _Indicators:
             self._sums[k] = self._evaluator.add_products(before, [(equal, mask)])
 
     def dump(self) -> IndicatorSums:
-        return tuple(one if one is None else self._evaluator.ring.dump(one) for one in self._sums)
+        return tuple(
+            None if total is None else self._evaluator.ring.dump(total) for total in self._sums
+        )
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def blind_indicators(job: BlindJob) -> BlindedBlock:
     shares = shares.reshape(n_atoms, ring.degree)
     blinded, encrypted = [], []
     for k in range(n_atoms):
-        parts = [ring.load(one, FINAL_PRIMES) for one in (p[k] for p in job.partial_sums) if one]
+        parts = [ring.load(part, FINAL_PRIMES) for part in (p[k] for p in job.partial_sums) if part]
         # An atom without accounts still needs a ciphertext; sanitised, it looks like any other.
         indicator = evaluator.total(parts) if parts else encryptor.zero(FINAL_PRIMES)
         evaluator.add_slots(indicator, shares[k])
@@ -221,7 +223,7 @@ def open_indicators(job: OpenJob) -> NDArray[np.uint32]:
     """PaymentNetwork, step 4: u_k for each atom, (atoms, bins)."""
     decryptor = Decryptor(job.secret)
     ring = Ring.of(job.secret.ring)
-    opened = [decryptor.decrypt(ring.load(one, 1)) for one in job.blinded]
+    opened = [decryptor.decrypt(ring.load(data, 1)) for data in job.blinded]
     return np.stack(opened).astype(np.uint32)
 
 

@@ -82,7 +82,7 @@ def meet(
     parameters = parameters_of(run)
     shown = [PublicIdentity.from_bytes(data) for data in message.identities]
     expect(
-        sorted(one.name for one in shown) == sorted(parameters.banks),
+        sorted(bank.name for bank in shown) == sorted(parameters.banks),
         message,
         "not exactly the banks of the run",
     )

@@ -141,7 +141,7 @@ class BankScoring:
         residues = replies.ravel()
         if not plan.broadcast:
             return [ScoreReply(message.address.answer(), residues)]
-        # Nobody may see which bank answered about a broadcast table: only the sum leaves.
+        # No party may see which bank answered about a broadcast table: only the sum leaves.
         here = message.address
         others = training.get(OtherBanks).pairwise_keys()
         t, run_id = parameters.plain_modulus, parameters.run_id

@@ -2,7 +2,7 @@
 
 A batch is one round of questions, one slot for each account of every table; or, for votes of a
 sealed model, some layers, where every transaction side that reaches a red group takes one (table,
-bin, layer).  All tables get the same number of layers, whoever is asked about.
+bin, layer).  All tables get the same number of layers, whichever accounts are asked about.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def lay_out(data: Round | ScoringInput, batch: Records) -> Batch:
         raise OrderError(f"a model of mode {tables.mode} is not scored in this way")
     without_set_shares, without_labels = _lacking(tables, training)
     plan = BatchPlan(
-        tuple(one.table_id for one in tables.plans),
+        tuple(table.table_id for table in tables.plans),
         n_layers=1,
         n_messages=0,
         without_set_shares=without_set_shares,

@@ -80,7 +80,7 @@ class NetworkQueries:
         parameters = parameters_of(training)
         ask = self._votes if parameters.mode == "sealed" else self._bits
         made = ask(address, training, batch)
-        ciphertexts = tuple(one for block in made for layer in block.ciphertexts for one in layer)
+        ciphertexts = tuple(data for block in made for layer in block.ciphertexts for data in layer)
         own_part = np.concatenate([block.offsets for block in made], axis=1)
         add_to_totals(batch, address, own_part, parameters.plain_modulus)
         return ScoreQuery(address, len(own_part), ciphertexts)
@@ -95,13 +95,13 @@ class NetworkQueries:
         asked = batch.get(Questions)
         here = asked.table == batch_plan.tables.index(table_id)
         sets = batch_plan.sets
-        of_sets = [one.coefficients(parameters.atoms) for one in sets]
+        of_sets = [asked_set.coefficients(parameters.atoms) for asked_set in sets]
         factors = np.array(of_sets).reshape(-1, n_atoms) % t
         coefficients = np.zeros((1, n_atoms, n_bins), np.uint32)
         coefficients[0, :, asked.bin[here]] = factors[asked.set[here]]
         constant = np.zeros((1, n_bins), np.uint32)
         if bank == plan.banks[0]:
-            of_absent = np.array([one.absent for one in sets], np.uint32)
+            of_absent = np.array([asked_set.absent for asked_set in sets], np.uint32)
             constant[0, asked.bin[here]] = of_absent[asked.set[here]]
         job = _query_job(
             tables,

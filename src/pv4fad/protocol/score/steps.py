@@ -107,8 +107,8 @@ def bit_queries(job: QueryJob) -> Queries:
     ring = evaluator.ring
     t = np.uint64(ring.plain_modulus)
     shares = [
-        evaluator.switch_to(one, FINAL_PRIMES)
-        for one in _shares_of_sets(evaluator, job.encrypted_shares, job.sets)
+        evaluator.switch_to(share, FINAL_PRIMES)
+        for share in _shares_of_sets(evaluator, job.encrypted_shares, job.sets)
     ]
     rho = _fresh(ring, len(job.votes_rest))
     messages = []
@@ -212,7 +212,7 @@ def _shares_of_sets(
 ) -> list[Ciphertext]:
     """E_j[s_c] = Σ_{k in c} E_j[s_k]."""
     ring = evaluator.ring
-    shares = [ring.load(one, ring.parameters.n_data_primes) for one in encrypted_shares]
+    shares = [ring.load(data, ring.parameters.n_data_primes) for data in encrypted_shares]
     return [evaluator.total([shares[k] for k in atoms]) for atoms in sets]
 
 
@@ -241,7 +241,7 @@ def answer_queries(job: ReplyJob) -> Values:
     t = np.uint64(ring.plain_modulus)
     replies = []
     for layer in job.ciphertexts:
-        *y, z = [decryptor.decrypt(ring.load(one, 1)) for one in layer]
+        *y, z = [decryptor.decrypt(ring.load(data, 1)) for data in layer]
         for y_c, v_c in zip(y, job.opened_sets, strict=True):
             z = (z + t - y_c * v_c % t) % t
         replies.append(z.astype(np.uint32))
@@ -259,5 +259,5 @@ class OpenSetsJob:
 def open_sets(job: OpenSetsJob) -> Values:
     """Bank, step 0: v_c = s_c + n_c, (sets, N)."""
     decryptor, ring = Decryptor(job.secret), Ring.of(job.secret.ring)
-    opened = [decryptor.decrypt(ring.load(one, 1)) for one in job.blinded]
+    opened = [decryptor.decrypt(ring.load(data, 1)) for data in job.blinded]
     return np.stack(opened).astype(np.uint32)

@@ -38,7 +38,7 @@ class Tables:
 
     @cached_property
     def plans(self) -> list[TablePlan]:
-        return [plan for one in self._parameters.values() for plan in one.tables]
+        return [plan for match in self._parameters.values() for plan in match.tables]
 
     @property
     def banks(self) -> list[str]:
@@ -144,10 +144,10 @@ def layer_content(forest: Forest, layers: range, table: int, batch: Records) -> 
     slots = batch.get(Slots)
     here = (slots.table == table) & (slots.layer >= layers.start) & (slots.layer < layers.stop)
     codes = batch.get(Codes).codes[slots.transaction[here]]
-    side = slots.side[here]
     reached = np.full(codes.shape, -1, np.int32)
-    for one in Side:
-        reached[side == one] = reached_groups(forest, codes[side == one], one)
+    for side in Side:
+        of_side = slots.side[here] == side
+        reached[of_side] = reached_groups(forest, codes[of_side], side)
     return LayerContent(slots.layer[here] - layers.start, slots.bin[here], reached)
 
 

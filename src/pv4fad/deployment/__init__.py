@@ -1,0 +1,19 @@
+"""A federation of organisations, each on its own machine (docs/deployment.md).
+
+    payment network         aggregator           bank
+    station ── node ──────▶ hub ◀─────────────── node ── station
+                             │
+                           relay ── station
+
+A *station* is the process of one party: its store, its data, its workers.  The *relay* passes
+sealed messages between stations and can read none that is not for the aggregator.  What connects
+them is a *carrier* (`carrier`): programs at the aggregator (hub) and at the others (nodes) that
+hold nothing and carry bytes.  `pv4fad.deployment.flower` is the only one so far.
+
+    card, certificates, party_folder    a party's folder: keys, settings, cards of the others
+    new_party, checking                 `pv4fad party init` and `check`
+    envelope, exchange                  sealed messages, and what relay and stations exchange
+    station, station_socket, members    a party at work; `jobs`: the payment network leads
+    relay, status                       at the aggregator
+    running                             `pv4fad party run`
+"""

@@ -1,0 +1,156 @@
+"""`pv4fad party check`: problems that can be found before a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pv4fad import __version__
+from pv4fad.deployment.card import PartyCard, federation_id
+from pv4fad.deployment.carrier import Programs
+from pv4fad.deployment.certificates import certificate_valid_until, require_key_fits
+from pv4fad.deployment.party_folder import (
+    HUB_CERTIFICATE,
+    HUB_KEY,
+    NODE_KEY,
+    PartyFolder,
+    PartySettings,
+    read_identity,
+)
+from pv4fad.errors import DataError, Pv4fadError, StoreError
+from pv4fad.lead.bank_files import load_bank
+from pv4fad.lead.score import checked_share
+from pv4fad.payments.loading import load_transactions
+from pv4fad.privacy.epsilon import epsilon_text
+from pv4fad.privacy.ledger import read_ledger
+from pv4fad.protocol.roles import AGGREGATOR, BANK
+from pv4fad.protocol.tables import padded
+from pv4fad.store.sealing import Passphrase
+
+_FREE_BYTES = 5 * 10**9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check."""
+
+    what: str
+    good: bool
+    found: str
+
+
+def check_party(folder: PartyFolder, passphrase: Passphrase, programs: Programs) -> list[Finding]:
+    """The results of all checks."""
+    settings = folder.settings()
+    checks: dict[str, Callable[[], str]] = {
+        "store": lambda: _store(folder, settings, passphrase),
+        "data": lambda: _data(folder, settings),
+        "cards": lambda: _cards(folder),
+        "keys": lambda: _keys(folder, settings),
+        "certificate": lambda: _certificate(folder, settings),
+        "versions": lambda: f"pv4fad {__version__}, {programs.version()}",
+        "free disk": lambda: _disk(folder.path),
+    }
+    if settings.role == "payment-network":
+        checks["training"] = lambda: _training(settings)
+    if settings.role == BANK:
+        checks["noise"] = lambda: noise_text(settings, folder.cards())
+    return [_finding(what, check) for what, check in checks.items()]
+
+
+def _finding(what: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, True, check())
+    except (Pv4fadError, OSError, ValueError) as error:
+        return Finding(what, False, str(error))
+
+
+def _store(folder: PartyFolder, settings: PartySettings, passphrase: Passphrase) -> str:
+    with folder.open_store(passphrase) as store:
+        identity = read_identity(store)
+        if store.party != settings.name:
+            raise StoreError(
+                f"the store belongs to {store.party}, but party.toml says {settings.name}"
+            )
+        if identity.public().to_bytes().hex() != folder.own_card().identity:
+            raise StoreError("card.json has other keys than the store")
+        if settings.role != BANK:
+            return "opens"
+        ledger = read_ledger(store)
+        if ledger.limit is None:
+            raise StoreError("no limit for ε is set: pv4fad ledger set-limit")
+        return f"opens; ε spent {epsilon_text(ledger.spent)} of {epsilon_text(ledger.limit)}"
+
+
+def _data(folder: PartyFolder, settings: PartySettings) -> str:
+    if settings.role == AGGREGATOR:
+        return "none needed"
+    if not settings.data:
+        raise DataError("party.toml has no entry data")
+    path = folder.file(settings.data)
+    if settings.role == BANK:
+        accounts, card = load_bank(path), folder.own_card()
+        if padded(accounts.height) > card.accounts or not set(card.bics) >= set(accounts["Bank"]):
+            raise DataError(
+                "more accounts or other BICs than on the card: run pv4fad party card --renew and"
+                " give the new card to all others"
+            )
+        return f"{accounts.height:,} accounts"
+    n = load_transactions(path, labels_required=True).frame.height
+    if not settings.new_transactions:
+        return f"{n:,} transactions"
+    new = load_transactions(folder.file(settings.new_transactions), labels_required=False).frame
+    return f"{n:,} transactions, {new.height:,} to score"
+
+
+def _cards(folder: PartyFolder) -> str:
+    cards = folder.complete_cards()
+    return f"{', '.join(cards)}; federation {federation_id(cards.values())}"
+
+
+def _keys(folder: PartyFolder, settings: PartySettings) -> str:
+    name = HUB_KEY if settings.role == AGGREGATOR else NODE_KEY
+    mode = folder.file(name).stat().st_mode
+    if stat.S_IMODE(mode) & 0o077:
+        raise DataError(f"{folder.file(name)} can be read by others; run: chmod 600")
+    return f"{name} exists, readable by its owner only"
+
+
+def _certificate(folder: PartyFolder, settings: PartySettings) -> str:
+    until = certificate_valid_until(folder.file(settings.root_certificate))
+    if settings.role == AGGREGATOR:
+        own = folder.file(HUB_CERTIFICATE)
+        until = min(until, certificate_valid_until(own))
+        require_key_fits(own, folder.file(HUB_KEY))
+    return f"valid until {until:%Y-%m-%d}"
+
+
+def _disk(path: Path) -> str:
+    free = shutil.disk_usage(path).free
+    if free < _FREE_BYTES:
+        raise DataError(f"{free / 10**9:.1f} GB are free; a run needs about {_FREE_BYTES // 10**9}")
+    if not os.access(path, os.W_OK):
+        raise DataError("the folder cannot be written to")
+    return f"{free / 10**9:.0f} GB"
+
+
+def _training(settings: PartySettings) -> str:
+    if settings.training is None:
+        raise DataError("party.toml has no [training] section: it needs at least epsilon")
+    training, share = settings.training, checked_share(settings.alert_share, settings.training)
+    if share is None:
+        return f"ε = {training.epsilon}, the paper's model, scored by {training.scoring}"
+    return f"ε = {training.epsilon}, {100 * share:g} % of payments expected to become alerts"
+
+
+def noise_text(settings: PartySettings, cards: Mapping[str, PartyCard]) -> str:
+    """How many banks a bank relies on to add noise."""
+    n_banks = sum(card.role == BANK for card in cards.values())
+    return (
+        f"relies on at most {settings.most_honest_banks(cards)} of {n_banks} banks, itself"
+        " included; a run that needs more is refused (honest-banks in party.toml)"
+    )

@@ -1,0 +1,134 @@
+"""Messages sealed from party to party: a carrier sees sender, receiver and size only.
+
+    key(i → j) = HKDF-SHA256(X25519(secret_i, public_j); federation, i, j)
+    envelope   = the encoded message in parts, each AES-256-GCM under key(i → j),
+                 bound to its envelope (random id), its position and the number of parts
+
+Only i and j have the key, so opening also proves who sent it.  Keys come from the cards that
+people compared, so a relay cannot put itself in between, and parties of another federation cannot
+send messages to this one.  Replayed envelopes are harmless: parties answer a message once
+(`parties.party`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from pv4fad.deployment.card import PartyCard, federation_id
+from pv4fad.errors import ProtocolError, StoreError
+from pv4fad.protocol.identity import Identity
+from pv4fad.randomness import secret_bytes
+from pv4fad.store.sealing import KEY_BYTES, Label, Sealer
+
+PART_BYTES = 16 * 2**20
+_ID_BYTES = 16
+_PURPOSE = b"pv4fad envelope, version 1"
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A part of a sealed message, as it travels."""
+
+    sender: str
+    receiver: str
+    federation: str
+    envelope: str
+    part: int
+    n_parts: int
+    body: bytes = field(repr=False)
+
+
+class Correspondence:
+    """Seals one party's messages to the others of its federation, and opens theirs."""
+
+    def __init__(self, identity: Identity, cards: Mapping[str, PartyCard]) -> None:
+        self.name = identity.name
+        self.federation = federation_id(cards.values())
+        self._identity = identity
+        self._public = {name: card.public.pairwise_key for name, card in cards.items()}
+        self._sealers: dict[tuple[str, str], Sealer] = {}
+
+    def seal(self, receiver: str, message: bytes) -> list[Fragment]:
+        """A message in sealed parts of bounded size."""
+        envelope = secret_bytes(_ID_BYTES).hex()
+        view = memoryview(message)
+        n_parts = max(1, -(-len(view) // PART_BYTES))
+        sealer = self._sealer(self.name, receiver)
+        return [
+            Fragment(
+                self.name,
+                receiver,
+                self.federation,
+                envelope,
+                part,
+                n_parts,
+                sealer.seal(
+                    view[part * PART_BYTES : (part + 1) * PART_BYTES],
+                    _label(envelope, part, n_parts),
+                ),
+            )
+            for part in range(n_parts)
+        ]
+
+    def open(self, fragment: Fragment) -> bytes:
+        """One part of a message to this party."""
+        if fragment.federation != self.federation:
+            raise ProtocolError(
+                f"a message of federation {fragment.federation}, but {self.name} belongs to"
+                f" {self.federation}: the parties do not have the same cards"
+            )
+        if fragment.receiver != self.name:
+            raise ProtocolError(f"a message for {fragment.receiver} reached {self.name}")
+        label = _label(fragment.envelope, fragment.part, fragment.n_parts)
+        try:
+            return self._sealer(fragment.sender, self.name).open(fragment.body, label)
+        except StoreError:
+            raise ProtocolError(
+                f"a message that claims to be from {fragment.sender} was not sealed by it for"
+                f" {self.name}, or was changed on its way"
+            ) from None
+
+    def _sealer(self, sender: str, receiver: str) -> Sealer:
+        if (sender, receiver) not in self._sealers:
+            other = receiver if sender == self.name else sender
+            if other not in self._public:
+                raise ProtocolError(f"{self.name} has no card of {other}")
+            secret = X25519PrivateKey.from_private_bytes(self._identity.pairwise_secret)
+            shared = secret.exchange(X25519PublicKey.from_public_bytes(self._public[other]))
+            parts = [_PURPOSE, self.federation.encode(), sender.encode(), receiver.encode()]
+            info = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+            key = HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(shared)
+            self._sealers[sender, receiver] = Sealer(key)
+        return self._sealers[sender, receiver]
+
+
+class Assembly:
+    """Collects the parts of envelopes, in order, until a message is complete."""
+
+    def __init__(self, correspondence: Correspondence) -> None:
+        self._correspondence = correspondence
+        self._begun: dict[tuple[str, str], bytearray] = {}
+        self._n_parts: dict[tuple[str, str], int] = {}
+
+    def add(self, fragment: Fragment) -> bytes | None:
+        """The message, if this was its last part."""
+        opened = self._correspondence.open(fragment)
+        key = (fragment.sender, fragment.envelope)
+        if fragment.part != self._n_parts.get(key, 0):
+            raise ProtocolError(f"part {fragment.part} of a message is out of order")
+        whole = self._begun.setdefault(key, bytearray())
+        whole += opened
+        self._n_parts[key] = fragment.part + 1
+        if fragment.part + 1 < fragment.n_parts:
+            return None
+        del self._begun[key], self._n_parts[key]
+        return bytes(whole)
+
+
+def _label(envelope: str, part: int, n_parts: int) -> Label:
+    return ("pv4fad envelope", 1, envelope, part, n_parts)

@@ -1,0 +1,8 @@
+"""Flower as carrier: the hub is a SuperLink, a node is a SuperNode (docs/deployment.md).
+
+programs      starts SuperLink and SuperNode, registers nodes, hands over jobs
+guarded       the process in which each of them runs: it accepts no app but ours
+app/          our Flower app, which names the two modules below
+server_app    the relay, with Flower's grid as its carrier
+client_app    between a SuperNode and the station beside it
+"""

@@ -1,0 +1,212 @@
+"""`pv4fad party init`: a folder for a party, with its own keys.
+
+Everything is created on the party's own machine.  Only the card leaves it, and from the aggregator
+the certificate that proves the identity of the hub.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pv4fad.deployment.card import PartyCard, Role
+from pv4fad.deployment.certificates import new_node_key, new_request, sign_with_new_authority
+from pv4fad.deployment.party_folder import (
+    CARD_FILE,
+    HUB_CERTIFICATE,
+    HUB_KEY,
+    NODE_KEY,
+    SETTINGS_FILE,
+    PartyFolder,
+    create_identity,
+    settings_of,
+)
+from pv4fad.errors import DataError, ParameterError, ProtocolError, StoreError
+from pv4fad.files import write_whole
+from pv4fad.lead.bank_files import load_bank
+from pv4fad.payments.loading import load_transactions
+from pv4fad.privacy.epsilon import Epsilon
+from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
+from pv4fad.protocol.tables import padded
+from pv4fad.protocol.wire import Address
+from pv4fad.randomness import secret_bytes
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.sealing import Passphrase
+
+_KEYS = "keys"
+
+
+@dataclass(frozen=True)
+class NewParty:
+    """What the party's operator decides."""
+
+    role: Role
+    name: str
+    hub: str
+    data: Path | None = None
+    new_transactions: Path | None = None
+    epsilon: str | None = None
+    """The payment network: of the first training."""
+    limit: Epsilon | None = None
+    """A bank: the ε that it allows in total."""
+    runtime_port: int = 9094
+    own_authority: bool = False
+    """The aggregator: create an authority that signs the hub's certificate, for a trial."""
+
+
+def create_party(path: Path, new: NewParty, passphrase: Callable[[], Passphrase]) -> PartyCard:
+    """Create the folder, which must be new or empty; returns the card for the others.
+
+    `passphrase` is called after everything else was checked.  If something fails, no folder is
+    left behind.
+    """
+    _require_consistent(new)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise StoreError(f"{path} is not empty; choose a new or empty folder")
+    bics: tuple[str, ...] = ()
+    n_accounts = 0
+    if new.role == BANK and new.data is not None:
+        accounts = load_bank(new.data)
+        bics = tuple(accounts["Bank"].cast(str).unique().sort())
+        n_accounts = padded(accounts.height)
+    elif new.data is not None:
+        load_transactions(new.data, labels_required=True)
+    text = _settings_text(new)
+    settings = settings_of(tomllib.loads(text))
+    host, _ = settings.address
+    given = passphrase()
+    # Created beside, then renamed: a folder that was filled in the meantime is left alone.
+    made = path.with_name(f".{path.name}.{secret_bytes(4).hex()}.new")
+    try:
+        card = _make(made, new, given, text=text, host=host, bics=bics, n_accounts=n_accounts)
+        made.rename(path)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    return card
+
+
+def _make(
+    path: Path,
+    new: NewParty,
+    passphrase: Passphrase,
+    *,
+    text: str,
+    host: str,
+    bics: tuple[str, ...],
+    n_accounts: int,
+) -> PartyCard:
+    with DiskStore.create(path, new.name, passphrase) as store:
+        identity = create_identity(store).public()
+        if new.limit is not None:
+            with store.transaction() as tx:
+                set_limit(tx, new.limit, datetime.now(UTC))
+    folder = PartyFolder(path)
+    write_whole(folder.path / SETTINGS_FILE, text, private=True)
+    node_key = _make_keys(folder, host, new)
+    card = PartyCard(
+        role=new.role,
+        name=new.name,
+        identity=identity.to_bytes().hex(),
+        node_key=node_key,
+        bics=bics,
+        accounts=n_accounts,
+    )
+    write_whole(folder.path / CARD_FILE, card.to_json(), private=True)
+    return card
+
+
+def renew_card(folder: PartyFolder) -> PartyCard:
+    """Update the BICs and the number of accounts on a bank's card from its account file."""
+    card, settings = folder.own_card(), folder.settings()
+    if card.role != BANK:
+        return card
+    accounts = load_bank(folder.file(settings.data))
+    card = card.model_copy(
+        update={
+            "bics": tuple(accounts["Bank"].cast(str).unique().sort()),
+            "accounts": padded(accounts.height),
+        }
+    )
+    write_whole(folder.path / CARD_FILE, card.to_json(), private=True)
+    return card
+
+
+def _require_consistent(new: NewParty) -> None:
+    fixed = {"payment-network": PAYMENT_NETWORK, "aggregator": AGGREGATOR}.get(new.role, new.name)
+    if new.name != fixed or (new.role == BANK and new.name in (PAYMENT_NETWORK, AGGREGATOR)):
+        raise ParameterError(f"name {new.name!r}: not possible for a party of role {new.role}")
+    try:
+        Address(new.name, new.name, "run")
+    except ProtocolError:  # no message could carry it
+        raise ParameterError(
+            f"name {new.name!r}: give up to 128 letters, digits, dots, dashes and underscores"
+        ) from None
+    if new.role != AGGREGATOR and new.data is None:
+        raise DataError("--data is missing: the file with this party's data")
+    if new.role == BANK and new.limit is None:
+        raise ParameterError(
+            "--limit is missing: the ε that this bank allows in total, for example 3"
+        )
+    for file in (new.data, new.new_transactions):
+        if file is not None and not file.is_file():
+            raise DataError(
+                f"{file} {'is a folder, not a file' if file.is_dir() else 'does not exist'}"
+            )
+    for option, value, role in (
+        ("--epsilon", new.epsilon, PAYMENT_NETWORK),
+        ("--new-transactions", new.new_transactions, PAYMENT_NETWORK),
+        ("--limit", new.limit, BANK),
+        ("--own-authority", new.own_authority or None, AGGREGATOR),
+    ):
+        if value is not None and new.role != role:
+            raise ParameterError(f"{option}: only for a party of role {role}")
+    if new.role == AGGREGATOR and new.data is not None:
+        raise ParameterError("--data: the aggregator has no data")
+
+
+def _make_keys(folder: PartyFolder, host: str, new: NewParty) -> str:
+    keys = folder.path / _KEYS
+    keys.mkdir(mode=0o700)
+    if new.role != AGGREGATOR:
+        return new_node_key(folder.file(NODE_KEY))
+    request = keys / "hub.csr"
+    new_request(folder.file(HUB_KEY), request, host)
+    if new.own_authority:
+        sign_with_new_authority(request, folder.file(HUB_CERTIFICATE), keys / "ca.crt")
+    return ""
+
+
+def _settings_text(new: NewParty) -> str:
+    entries: dict[str, str | int] = {
+        "role": new.role,
+        "name": new.name,
+        "hub": new.hub,
+        "root-certificate": f"{_KEYS}/ca.crt",
+    }
+    if new.role != AGGREGATOR:
+        entries["runtime-port"] = new.runtime_port
+    if new.data is not None:
+        entries["data"] = str(new.data.absolute())
+    if new.new_transactions is not None:
+        entries["new-transactions"] = str(new.new_transactions.absolute())
+    lines = [f"{name} = {_toml(value)}" for name, value in entries.items()]
+    if new.role == "payment-network":
+        training = [
+            "[training]  # the options of docs/training.md, except those about one machine",
+            f"epsilon = {_toml(new.epsilon or '1')}",
+        ]
+        lines += ["", *(training if new.epsilon else (f"# {line}" for line in training))]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: str | int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,205 @@
+"""The folder of a party in a deployed federation, on its own machine.
+
+party.toml       what its operator decides (`PartySettings`)
+card.json        what the others need to know of it; public
+cards/           the cards of the others, one file each
+store.db         its store: identity, ledger, shares; sealed with its passphrase
+keys/            key of its node, or key and certificate of the hub
+runs/, predictions/    payment network: results
+status.json            aggregator: state of the latest job
+
+A carrier keeps its own files in a folder of its name.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from pv4fad.deployment.card import PartyCard, Role, read_card, require_complete
+from pv4fad.errors import DataError, ParameterError, StoreError
+from pv4fad.files import write_whole
+from pv4fad.lead.asking import Batching
+from pv4fad.lead.score import How
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.privacy.effective import default_honest_banks
+from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.roles import BANK
+from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.file import party_of
+from pv4fad.store.sealing import Passphrase
+from pv4fad.store.store import Store
+from pv4fad.validated import ValidatedModel
+
+SETTINGS_FILE, CARD_FILE = "party.toml", "card.json"
+NODE_KEY, HUB_KEY, HUB_CERTIFICATE = "keys/node", "keys/hub.key", "keys/hub.crt"
+_IDENTITY = "identity"
+
+
+class PartySettings(ValidatedModel):
+    """party.toml; dashes in the file where the names here have underscores."""
+
+    role: Role
+    name: str
+    hub: str = "127.0.0.1:8000"
+    """The address of the aggregator's hub, host:port."""
+    listen: str = ""
+    """The aggregator: the address at which it listens, if another; for example 0.0.0.0:8000."""
+    root_certificate: str = "keys/ca.crt"
+    """The certificate of the authority that signed the hub's certificate."""
+    runtime_port: int = Field(default=9094, ge=1, le=65535)
+    """A free port on this machine for the node's own use; not open to others."""
+    workers: int | None = Field(default=None, ge=0)
+    """Worker processes for encryption; by default one per core."""
+    data: str = ""
+    """A bank's account file; the payment network's labelled transactions."""
+    new_transactions: str = ""
+    """The payment network: transactions to score."""
+    honest_banks: int | None = Field(default=None, ge=1)
+    """A bank: the largest number of banks, itself included, that it relies on to add noise.
+
+    By default half of the banks whose cards it has, rounded up.
+    """
+    layers_per_day: int = Field(default=DEFAULT_LAYERS_PER_DAY, ge=1)
+    """A bank: how many rounds of questions, or layers of votes, it answers per table and day."""
+    alert_share: float | None = Field(default=None, gt=0)
+    """The payment network: expected share of payments that become alerts; at most as trained."""
+    batch: int = Field(default=Batching().transactions, ge=1)
+    """The payment network, votes only: transactions in a batch."""
+    layers: int = Field(default=Batching().layers, ge=1)
+    """The payment network, votes only: the number of layers is rounded up to a multiple."""
+    training: TrainingSettings | None = None
+    """The payment network: how to train (docs/training.md)."""
+
+    @field_validator("training", mode="before")
+    @classmethod
+    def _with_underscores(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return TrainingSettings(**{key.replace("-", "_"): item for key, item in value.items()})
+        return value
+
+    @property
+    def how(self) -> How:
+        """How the payment network scores."""
+        return How(self.alert_share, Batching(self.batch, self.layers))
+
+    def most_honest_banks(self, cards: Mapping[str, PartyCard]) -> int:
+        """The largest number of banks that a bank relies on: it refuses a run that needs more."""
+        n_banks = sum(card.role == BANK for card in cards.values())
+        return self.honest_banks or default_honest_banks(n_banks)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the hub, as others reach it."""
+        return _host_and_port(self.hub)
+
+    @property
+    def listens_at(self) -> tuple[str, int]:
+        """Host and port at which the aggregator listens."""
+        return _host_and_port(self.listen or self.hub)
+
+
+def settings_of(content: Mapping[str, Any]) -> PartySettings:
+    """The settings that a party.toml holds."""
+    return PartySettings(**{key.replace("-", "_"): value for key, value in content.items()})
+
+
+class PartyFolder:
+    """A party on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    def settings(self) -> PartySettings:
+        path = self.path / SETTINGS_FILE
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(
+                f"{self.path} is not the folder of a party ({SETTINGS_FILE} is missing): create one"
+                " with pv4fad party init"
+            ) from None
+        except ValueError as error:
+            raise ParameterError(f"{path}: {error}") from None
+        try:
+            return settings_of(content)
+        except ParameterError as error:
+            raise ParameterError(f"{path}: {error}") from None
+
+    def file(self, name: str) -> Path:
+        """A file that the settings name: absolute, or beside party.toml."""
+        return self.path / name
+
+    def own_card(self) -> PartyCard:
+        return read_card(self.path / CARD_FILE)
+
+    def cards(self) -> dict[str, PartyCard]:
+        """The cards of all known parties, this one included, sorted by name."""
+        found = [self.own_card()]
+        found += [read_card(path) for path in sorted((self.path / "cards").glob("*.json"))]
+        by_name = {card.name: card for card in sorted(found, key=lambda card: card.name)}
+        if len(by_name) < len(found):
+            raise DataError(f"{self.path / 'cards'}: two cards have the same name")
+        return by_name
+
+    def complete_cards(self) -> dict[str, PartyCard]:
+        """The cards of all parties; `DataError` if a role is missing."""
+        cards = self.cards()
+        require_complete(cards)
+        return cards
+
+    def import_card(self, path: Path) -> PartyCard:
+        """Keep the card of another party; `DataError` if its keys differ from those known."""
+        card, target = read_card(path), self.path / "cards"
+        if card.name == self.own_card().name:
+            if card != self.own_card():
+                raise DataError(f"{path}: another party's card with this party's name, {card.name}")
+            return card
+        kept = target / f"{card.name}.json"
+        if kept.exists() and read_card(kept).identity != card.identity:
+            raise DataError(
+                f"{path}: {card.name} is known with other keys; if {card.name} confirms the new"
+                f" ones, delete {kept} and repeat"
+            )
+        target.mkdir(mode=0o700, exist_ok=True)
+        write_whole(kept, card.to_json(), private=True)
+        return card
+
+    def open_store(self, passphrase: Passphrase) -> DiskStore:
+        return DiskStore.open(self.path, passphrase)
+
+    def party_name(self) -> str:
+        """The name in the store; needs no passphrase."""
+        return party_of(self.path)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ParameterError(f"address {address!r}: write host:port")
+    return host.strip("[]"), int(port)
+
+
+def create_identity(store: Store) -> Identity:
+    """New keys for a new party, kept in its store."""
+    identity = Identity.generate(store.party)
+    with store.transaction() as tx:
+        if tx.get(_IDENTITY) is not None:
+            raise StoreError(f"the store of {store.party} has keys already")
+        tx.put(_IDENTITY, identity.to_bytes())
+    return identity
+
+
+def read_identity(store: Store) -> Identity:
+    """The keys in a party's store."""
+    raw = store.get(_IDENTITY)
+    if raw is None:
+        raise StoreError(
+            f"the store of {store.party} holds no keys: create it with pv4fad party init"
+        )
+    return Identity.from_bytes(raw)

@@ -1,0 +1,226 @@
+"""A deployed federation on this machine: every party in its own folder and processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.deployment.in_threads import transactions_of, write_data
+
+from pv4fad.cli.federation_demo import free_ports
+from pv4fad.deployment.new_party import NewParty, create_party
+from pv4fad.deployment.party_folder import PartyFolder
+from pv4fad.deployment.status import Status, read_status
+from pv4fad.lead.bank_files import load_bank
+from pv4fad.payments.loading import load_transactions
+from pv4fad.privacy.epsilon import parse_epsilon
+from pv4fad.privacy.ledger import Ledger, read_ledger
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.run.folder import RunFolder
+from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.verify.predictions import ScoredData
+from pv4fad.verify.training import Verification, compare
+
+PASSPHRASE = "correct horse battery"
+TRAINING = "seed = 33\nalert-share = 0.05\n"  # as in `in_threads`
+MARK = "PV4FAD_TEST_DEPLOYMENT"  # in the environment of everything that is started
+PATIENCE_S = 1800  # alone on two cores everything takes a tenth of this
+
+
+class Deployment:
+    """Folders are made at once; processes are started and killed by name."""
+
+    def __init__(self, root: Path, banks: list[str]) -> None:
+        self.root = root
+        self.banks = banks
+        self.scenario = write_data(root / "data", banks)
+        self.parties = [AGGREGATOR, PAYMENT_NETWORK, *banks]
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        hub, *ports = free_ports(len(self.parties))
+        self.hub = f"127.0.0.1:{hub}"
+        with pytest.MonkeyPatch.context() as patch:
+            # The cost is kept in the store: processes that only open it are fast, too.
+            patch.setattr("pv4fad.store.disk.ScryptCost", insecure_fast_scrypt_for_tests)
+            for name, port in zip(self.parties, [9094, *ports], strict=True):
+                create_party(root / name, self._new(name, port), lambda: Passphrase(PASSPHRASE))
+        settings = root / PAYMENT_NETWORK / "party.toml"
+        settings.write_text(settings.read_text() + TRAINING)
+        authority = (root / AGGREGATOR / "keys" / "ca.crt").read_bytes()
+        for name in self.parties:
+            for other in self.parties:
+                PartyFolder(root / name).import_card(root / other / "card.json")
+            if name != AGGREGATOR:
+                (root / name / "keys" / "ca.crt").write_bytes(authority)
+
+    def _new(self, name: str, port: int) -> NewParty:
+        if name == AGGREGATOR:
+            return NewParty("aggregator", name, self.hub, own_authority=True)
+        if name == PAYMENT_NETWORK:
+            return NewParty(
+                "payment-network",
+                name,
+                self.hub,
+                transactions_of(self.scenario, "train"),
+                transactions_of(self.scenario, "test"),
+                epsilon="none",
+                runtime_port=port,
+            )
+        return NewParty(
+            "bank",
+            name,
+            self.hub,
+            self.account_file(name),
+            limit=parse_epsilon("none"),
+            runtime_port=port,
+        )
+
+    def account_file(self, bank: str) -> Path:
+        return self.scenario / "train" / bank / "bank_dataset.csv"
+
+    # Processes.
+
+    def start(self, *names: str) -> None:
+        for name in names or self.parties:
+            with self.log(name).open("ab") as log:
+                self._processes[name] = subprocess.Popen(
+                    [sys.executable, "-m", "pv4fad", "party", "run", self.root / name],
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+
+    def kill(self, name: str) -> None:
+        """As a power failure would: the station, and with it its carrier's program."""
+        process = self._processes.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """`pv4fad federation ...` at the aggregator, not waited for."""
+        command, *rest = arguments
+        words = ["federation", command, str(self.root / AGGREGATOR), *rest]
+        return subprocess.Popen(
+            [sys.executable, "-m", "pv4fad", *words],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def federation(self, *arguments: str) -> Status:
+        """`pv4fad federation ...` to its end, without an error."""
+        process = self.begin(*arguments)
+        try:
+            output, _ = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            pytest.fail(f"{arguments}: still running after {PATIENCE_S} s\n{self.logs()}")
+        assert process.returncode == 0, f"{arguments}: {output}\n{self.logs()}"
+        return self.status()
+
+    def wait_for(self, name: str, text: str) -> None:
+        """Until a party's log says so."""
+        self.wait_until(lambda: text in self.log(name).read_text(), f"{name} to say {text!r}")
+
+    def wait_until(self, condition, what: str) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < until, f"waited for {what}\n{self.logs()}"
+            time.sleep(0.2)
+
+    def close(self) -> None:
+        """Terminate all processes; kill those that do not end."""
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes = {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        marks = {MARK: str(self.root), "COLUMNS": "200"}
+        return os.environ | marks | {"PV4FAD_PASSPHRASE": PASSPHRASE}
+
+    # What is left behind.
+
+    def log(self, name: str) -> Path:
+        path = self.root / f"{name}.log"
+        path.touch()
+        return path
+
+    def logs(self) -> str:
+        """The ends of all logs, for a failing test."""
+        paths = [*self.root.glob("*.log"), *self.root.glob("*/flower/*.log")]
+        ends = [f"--- {path}\n{path.read_text(errors='replace')[-800:]}" for path in paths]
+        return "\n".join(ends)
+
+    def status(self) -> Status:
+        found = read_status(self.root / AGGREGATOR)
+        assert found is not None
+        return found
+
+    def ledger(self, bank: str) -> Ledger:
+        with PartyFolder(self.root / bank).open_store(Passphrase(PASSPHRASE)) as store:
+            return read_ledger(store)
+
+    def verified(self) -> Verification:
+        """Model and alerts against a trusted third party, once no process has the stores open."""
+        network = self.root / PAYMENT_NETWORK
+        (run,) = (network / "runs").iterdir()
+        document = RunFolder(run).require_finished()
+        accounts = {bank: load_bank(self.account_file(bank)) for bank in self.banks}
+        scored = None
+        for predictions in (network / "predictions").glob("*.csv"):
+            scored = ScoredData.read(self.scenario / "test", accounts, predictions, run.name)
+        known = load_transactions(transactions_of(self.scenario, "train"), labels_required=True)
+        stores = {
+            name: PartyFolder(self.root / name).open_store(Passphrase(PASSPHRASE))
+            for name in self.parties
+        }
+        try:
+            return compare(
+                document.parameters,
+                bytes.fromhex(document.structure_commitment),
+                known.frame,
+                accounts,
+                stores,
+                scored=scored,
+            )
+        finally:
+            for store in stores.values():
+                store.close()
+
+
+def processes_of(root: Path) -> list[str]:
+    """Command lines of living processes that a deployment started, however indirectly."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"{MARK}={root}\0".encode() in (process / "environ").read_bytes():
+                line = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+                found.append(line.decode(errors="replace"))
+    return found
+
+
+def left_behind(root: Path) -> list[str]:
+    """What is still there a while after a deployment was closed.
+
+    Flower's helpers look every few seconds whether their parent is alive.
+    """
+    until = time.monotonic() + 30
+    while (found := processes_of(root)) and time.monotonic() < until:
+        time.sleep(0.2)
+    return found

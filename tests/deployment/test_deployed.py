@@ -1,0 +1,99 @@
+"""Hub, payment network and banks in separate processes, with TLS and registered nodes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+
+import pytest
+from tests.deployment.deployed import PATIENCE_S, Deployment, left_behind, processes_of
+
+from pv4fad.deployment.certificates import new_node_key
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+BANKS = ["bank01", "bank02", "bank03"]
+
+
+def test_all_parties_are_reached_over_tls_and_no_process_is_left(tmp_path):
+    deployment = Deployment(tmp_path, BANKS[:1])
+    try:
+        deployment.start(AGGREGATOR)
+        deployment.wait_for(AGGREGATOR, "is ready")
+        deployment.start(PAYMENT_NETWORK, "bank01")
+        status = deployment.federation("start", "check")
+        assert len(processes_of(tmp_path)) > 6  # or the last line would show nothing
+    finally:
+        deployment.close()
+    assert status.state == "finished"
+    assert {party.exchanges for party in status.parties.values()} == {1}
+    assert not left_behind(tmp_path)
+
+
+@pytest.mark.slow
+def test_killed_bank_and_killed_hub_change_nothing(tmp_path):
+    """A bank is killed in the middle of match, the hub in the middle of scoring."""
+    deployment = Deployment(tmp_path, BANKS)
+    try:
+        deployment.start(AGGREGATOR)
+        deployment.wait_for(AGGREGATOR, "is ready")
+        deployment.start(PAYMENT_NETWORK, *BANKS)
+        training = deployment.begin("start", "train")
+        deployment.wait_until(lambda: received(deployment, "bank01") > 50e6, "a table on its way")
+        deployment.kill("bank01")
+        deployment.start("bank01")
+        output, _ = training.communicate(timeout=PATIENCE_S)
+        assert training.returncode == 0, output + deployment.logs()
+        trained = deployment.status()
+        assert trained.parties["bank01"].failures or trained.parties["bank01"].restarts
+        assert trained.sessions > 1
+
+        scoring = deployment.begin("start", "score")
+        deployment.wait_until(
+            lambda: deployment.status().number == 2 and received(deployment, "bank02") > 50e6,
+            "a delta on its way",
+        )
+        deployment.kill(AGGREGATOR)
+        output, _ = scoring.communicate(timeout=PATIENCE_S)
+        assert "the relay stopped responding" in output
+        deployment.start(AGGREGATOR)
+        deployment.wait_until(
+            lambda: deployment.log(AGGREGATOR).read_text().count("is ready") == 2, "the hub"
+        )
+        assert deployment.federation("resume").state == "finished"
+    finally:
+        deployment.close()
+    result = deployment.verified()
+    assert result.all_equal
+    assert {found.what for found in result.exact} >= {"counts", "bits", "alerts", "scores"}
+    output = deployment.log(PAYMENT_NETWORK).read_text()
+    assert re.search(r"[1-9]\d* alerts, [1-9]\d* of them through a bank's answer", output)
+    for bank in BANKS:
+        assert len(deployment.ledger(bank).expenses) == 1
+    assert not left_behind(tmp_path)
+
+
+@pytest.mark.slow
+def test_unknown_keys_and_wrong_certificates_are_refused_in_clear_words(tmp_path):
+    deployment = Deployment(tmp_path, BANKS[:2])
+    other = Deployment(tmp_path / "other", BANKS[:1])
+    (tmp_path / "bank01" / "keys" / "node").unlink()
+    new_node_key(tmp_path / "bank01" / "keys" / "node")
+    keys = tmp_path / "bank02" / "keys"
+    shutil.copy(other.root / AGGREGATOR / "keys" / "ca.crt", keys / "ca.crt")
+    try:
+        deployment.start(AGGREGATOR)
+        deployment.wait_for(AGGREGATOR, "is ready")
+        deployment.start("bank01", "bank02")
+        deployment.wait_for("bank01", "the SuperLink does not know the key of this node")
+        deployment.wait_for("bank02", "was not signed with this party's root certificate")
+    finally:
+        deployment.close()
+    assert not left_behind(tmp_path)
+
+
+def received(deployment: Deployment, name: str) -> int:
+    """How many bytes are on their way to a party, or have arrived."""
+    path = deployment.root / AGGREGATOR / "status.json"
+    return deployment.status().parties[name].bytes_to if path.exists() else 0

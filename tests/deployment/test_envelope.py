@@ -1,0 +1,147 @@
+"""Only sender and receiver can open an envelope, and only as it was sealed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.deployment.in_threads import make_card
+
+from pv4fad.deployment import envelope
+from pv4fad.deployment.card import federation_id, read_card, require_complete
+from pv4fad.deployment.certificates import new_node_key
+from pv4fad.deployment.envelope import Assembly, Correspondence
+from pv4fad.deployment.party_folder import read_identity
+from pv4fad.errors import DataError, ProtocolError
+from pv4fad.store.store import MemoryStore
+
+
+def correspondents(*names):
+    stores = {name: MemoryStore(name) for name in names}
+    cards = {name: make_card(store, "bank") for name, store in stores.items()}
+    return {name: Correspondence(read_identity(store), cards) for name, store in stores.items()}
+
+
+PARTIES = correspondents("bank-a", "bank-b", "bank-c")
+
+
+def assembled(receiver, fragments):
+    assembly = Assembly(receiver)
+    *parts, whole = [assembly.add(fragment) for fragment in fragments]
+    assert all(part is None for part in parts)
+    return whole
+
+
+@settings(max_examples=50, deadline=None)
+@given(message=st.binary(max_size=300), part_bytes=st.integers(1, 80))
+def test_a_message_arrives_as_it_was_sent_in_parts_of_bounded_size(message, part_bytes):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(envelope, "PART_BYTES", part_bytes)
+        fragments = PARTIES["bank-a"].seal("bank-b", message)
+    assert all(len(fragment.body) <= part_bytes + 28 for fragment in fragments)  # nonce and tag
+    assert assembled(PARTIES["bank-b"], fragments) == message
+
+
+def test_a_third_party_cannot_open_it():
+    (fragment,) = PARTIES["bank-a"].seal("bank-b", b"for b only")
+    with pytest.raises(ProtocolError, match="a message for bank-b reached bank-c"):
+        PARTIES["bank-c"].open(fragment)
+    with pytest.raises(ProtocolError, match="was not sealed by it for bank-c"):
+        PARTIES["bank-c"].open(replace(fragment, receiver="bank-c"))
+
+
+def test_a_party_cannot_send_in_the_name_of_another():
+    (fragment,) = PARTIES["bank-c"].seal("bank-b", b"hello")
+    with pytest.raises(ProtocolError, match="claims to be from bank-a was not sealed by it"):
+        PARTIES["bank-b"].open(replace(fragment, sender="bank-a"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"part": 1}, {"n_parts": 2}, {"envelope": "00"}, {"body": b"\0" * 40}, {"body": b""}],
+    ids=str,
+)
+def test_a_changed_fragment_is_refused(change):
+    (fragment,) = PARTIES["bank-a"].seal("bank-b", b"hello")
+    with pytest.raises(ProtocolError, match="or was changed on its way"):
+        PARTIES["bank-b"].open(replace(fragment, **change))
+
+
+def test_a_message_does_not_come_back_as_an_answer():
+    (fragment,) = PARTIES["bank-a"].seal("bank-b", b"hello")
+    with pytest.raises(ProtocolError, match="was not sealed by it"):
+        PARTIES["bank-a"].open(replace(fragment, sender="bank-b", receiver="bank-a"))
+
+
+def test_a_message_of_a_foreign_federation_is_refused_in_clear_words():
+    foreign = correspondents("bank-a", "bank-b")
+    (fragment,) = foreign["bank-a"].seal("bank-b", b"hello")
+    with pytest.raises(ProtocolError, match="the parties do not have the same cards"):
+        PARTIES["bank-b"].open(fragment)
+    ours = PARTIES["bank-b"].federation
+    with pytest.raises(ProtocolError, match="was not sealed by it"):
+        PARTIES["bank-b"].open(replace(fragment, federation=ours))
+
+
+def test_parts_out_of_order_are_refused():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(envelope, "PART_BYTES", 2)
+        first, second = PARTIES["bank-a"].seal("bank-b", b"abcd")
+    assembly = Assembly(PARTIES["bank-b"])
+    with pytest.raises(ProtocolError, match="is out of order"):
+        assembly.add(second)
+    assembly.add(first)
+    with pytest.raises(ProtocolError, match="is out of order"):
+        assembly.add(first)
+
+
+def test_a_party_without_a_card_is_unknown():
+    with pytest.raises(ProtocolError, match="bank-a has no card of bank-x"):
+        PARTIES["bank-a"].seal("bank-x", b"")
+
+
+def card(name, role="bank", **entries):
+    made = make_card(MemoryStore(name), role)
+    return made.model_copy(update={"bics": ("AAAAGB2L",), "accounts": 1000} | entries)
+
+
+def test_the_fingerprint_covers_every_entry_of_a_card():
+    one = card("bank-a")
+    changed = [
+        one.model_copy(update={"accounts": 1001}),
+        one.model_copy(update={"bics": ("BBBBGB2L",)}),
+        one.model_copy(update={"node_key": "ecdsa-sha2-nistp384 AAAA"}),
+        one.model_copy(update={"identity": card("bank-a").identity}),
+    ]
+    assert len({made.fingerprint for made in [one, *changed]}) == 5
+
+
+def test_a_card_with_the_keys_of_another_is_refused(tmp_path):
+    node_key = new_node_key(tmp_path / "node")
+    forged = card("bank-a", node_key=node_key, identity=card("bank-b").identity)
+    path = tmp_path / "card.json"
+    path.write_text(forged.to_json())
+    with pytest.raises(DataError, match="the card of bank-a carries the keys of bank-b"):
+        read_card(path)
+    path.write_text("{}")
+    with pytest.raises(DataError, match=r"card\.json: role: Field required"):
+        read_card(path)
+    path.write_text("no card")
+    with pytest.raises(DataError, match=r"card\.json"):
+        read_card(path)
+
+
+def test_a_federation_is_named_by_its_keys_and_complete_with_all_roles():
+    cards = {
+        "bank-a": card("bank-a"),
+        "aggregator": card("aggregator", "aggregator", bics=()),
+        "payment-network": card("payment-network", "payment-network", bics=()),
+    }
+    require_complete(cards)
+    assert federation_id(cards.values()) == federation_id(reversed(cards.values()))
+    with pytest.raises(DataError, match="the card of the aggregator is missing"):
+        require_complete({name: one for name, one in cards.items() if name != "aggregator"})
+    with pytest.raises(DataError, match="both declare accounts of BIC AAAAGB2L"):
+        require_complete(cards | {"bank-b": card("bank-b")})

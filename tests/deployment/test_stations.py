@@ -1,0 +1,349 @@
+"""Stations and relay without a carrier's programs: the same result, whatever gets lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+import pytest
+from tests.deployment.in_threads import PAPER, ThreadFederation, transactions_of, write_data
+from tests.lead.small_federation import small_tables
+from tests.protocol.counting import count_messages
+
+from pv4fad.cli.learned import VOTES_TELL, learned_lines
+from pv4fad.deployment.envelope import Correspondence, Fragment
+from pv4fad.deployment.job_notes import abandon
+from pv4fad.deployment.jobs import NetworkMember
+from pv4fad.deployment.party_folder import read_identity
+from pv4fad.errors import OrderError, ProtocolError, StoreError
+from pv4fad.lead.bank_files import load_bank
+from pv4fad.lead.scoring_job import UNKNOWN, JobNotes
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.payments.loading import load_transactions
+from pv4fad.privacy.ledger import read_ledger
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.wire import MAGIC, Address, Message, encode, read_header
+from pv4fad.run.folder import RunFolder
+from pv4fad.verify.predictions import ScoredData
+from pv4fad.verify.training import compare
+
+BANKS = ["bank01", "bank02"]
+
+
+def verified(federation: ThreadFederation, number: int, trained_with=None):
+    """The model, and the n-th scoring, against a trusted third party.
+
+    `trained_with`: the account files at that time, if they were others.
+    """
+    (run,) = (federation.root / "runs").iterdir()
+    document = RunFolder(run).require_finished()
+    accounts = {bank: load_bank(federation.account_file(bank)) for bank in federation.banks}
+    predictions = federation.root / "predictions" / f"{run.name}-{number}.csv"
+    return compare(
+        document.parameters,
+        bytes.fromhex(document.structure_commitment),
+        load_transactions(
+            transactions_of(federation.scenario, "train"), labels_required=True
+        ).frame,
+        trained_with or accounts,
+        federation.stores,
+        scored=ScoredData.read(federation.scenario / "test", accounts, predictions, run.name),
+    )
+
+
+class Trouble:
+    """Loses every fifth reply, and restarts some stations at the given requests."""
+
+    def __init__(self, restarts: dict[tuple[str, int], str]) -> None:
+        self.restarts = restarts
+        self.n_requests = 0
+        self.n_to: dict[str, int] = {}
+
+    def __call__(self, federation, party, request):
+        self.n_requests += 1
+        self.n_to[party] = self.n_to.get(party, 0) + bool(request.fragments)
+        restart = self.restarts.pop((party, self.n_to[party]), None)
+        if restart is not None:
+            federation.start(restart)
+        return self.n_requests % 5 != 0
+
+
+@dataclass
+class Seals:
+    """What went into envelopes, and what the relay saw of them."""
+
+    messages: dict[str, tuple[str, str, str, int]] = field(default_factory=dict)
+    seen: list[Fragment] = field(default_factory=list)
+
+    def see(self, fragment: Fragment) -> None:
+        self.seen.append(fragment)
+
+
+def record_seals(patch: pytest.MonkeyPatch) -> Seals:
+    seals, seal = Seals(), Correspondence.seal
+
+    def recorded(self, receiver, message):
+        fragments = seal(self, receiver, message)
+        entry = (read_header(message).kind, self.name, receiver, len(message))
+        seals.messages[fragments[0].envelope] = entry
+        return fragments
+
+    patch.setattr(Correspondence, "seal", recorded)
+    return seals
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory):
+    """Trained and scored with losses; a bank was restarted when its table was on the way, the
+    payment network when the first shares of the join were."""
+    root = tmp_path_factory.mktemp("troubled")
+    federation = ThreadFederation(root, write_data(root / "data", BANKS), BANKS)
+    trouble = Trouble({("bank01", 3): "bank01", (PAYMENT_NETWORK, 4): PAYMENT_NETWORK})
+    again = Trouble({("bank02", 2): "bank02"})
+    with pytest.MonkeyPatch.context() as patch:
+        sealed = record_seals(patch)
+        trained = federation.run("train", 1, trouble, sealed.see)
+        scored = federation.run("score", 2, again, sealed.see)
+    assert not trouble.restarts
+    assert not again.restarts
+    yield federation, trained, scored, sealed
+    federation.close()
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory):
+    """The paper's model, trained and scored by votes."""
+    root = tmp_path_factory.mktemp("paper")
+    data = write_data(root / "data", BANKS[:1], small_tables())
+    federation = ThreadFederation(root, data, BANKS[:1], PAPER)
+    with pytest.MonkeyPatch.context() as patch:
+        sealed, count = record_seals(patch), count_messages(patch)
+        federation.run("train", 1)
+        federation.run("score", 2)
+    yield federation, sealed, count
+    federation.close()
+
+
+def test_votes_of_the_papers_model_equal_those_of_a_trusted_third_party(paper):
+    federation, *_ = paper
+    result = verified(federation, 1)
+    assert result.all_equal
+    assert {found.what for found in result.exact} >= {"counts", "scores", "OrderingVotes"}
+    (record,) = federation.learned
+    assert record.learned is None
+    assert VOTES_TELL in learned_lines(record)
+
+
+def test_a_message_is_decoded_once_on_its_way_through_stations_and_relay(paper):
+    _, sealed, count = paper
+    assert count.handled == len(sealed.messages) > 20
+    assert count.made == 2 * count.handled  # by its sender, and when its receiver decodes it
+
+
+def test_counts_bits_and_alerts_equal_those_of_a_trusted_third_party(troubled):
+    result = verified(troubled[0], 1)
+    assert result.all_equal
+    assert {found.what for found in result.exact} >= {"counts", "bits", "alerts", "scores"}
+    assert all(found.total > 0 for found in result.exact)
+
+
+def test_every_bank_has_spent_once(troubled):
+    for bank in BANKS:
+        assert len(read_ledger(troubled[0].stores[bank]).expenses) == 1
+
+
+def test_the_status_tells_of_losses_and_restarts(troubled):
+    _, trained, scored, _ = troubled
+    assert trained.state == scored.state == "finished"
+    assert trained.sessions >= 2
+    # One that falls between two sessions is not noticed, and need not be.
+    assert sum(hops.restarts for hops in trained.parties.values()) >= 1
+    assert sum(hops.failures for hops in trained.parties.values()) >= 2
+    ways = {(sent.sender, sent.receiver) for sent in trained.sent}
+    assert ("bank01", AGGREGATOR) in ways
+    assert ("bank01", "bank02") not in ways
+
+
+ROLES = {PAYMENT_NETWORK: "S", AGGREGATOR: "A"}
+
+
+def test_the_relay_sees_sizes_and_opens_only_what_is_for_the_aggregator(troubled):
+    federation, seals = troubled[0], troubled[3]
+    aggregator = Correspondence(read_identity(federation.stores[AGGREGATOR]), federation.cards)
+    between_others = [part for part in seals.seen if AGGREGATOR not in (part.sender, part.receiver)]
+    assert len(between_others) > 20
+    for fragment in between_others:
+        with pytest.raises(ProtocolError, match="was not sealed by it for aggregator"):
+            aggregator.open(replace(fragment, receiver=AGGREGATOR))
+        # A sealed message is as long as the message, plus nonce and tag; nothing of it shows.
+        *_, size = seals.messages[fragment.envelope]
+        if fragment.n_parts == 1:
+            assert len(fragment.body) == size + 28
+        assert MAGIC not in fragment.body[:64]
+
+
+def test_the_table_of_what_the_relay_sees_is_right(troubled, paper):
+    page = Path(__file__).parents[2] / "docs" / "deployment.md"
+    lines = page.read_text().split("## What the relay sees")[1].split("##")[0].splitlines()
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines if " → " in line
+    ]
+    listed = {(kind.strip("`"), way): sees for kind, way, sees in rows}
+    assert len(listed) == len(rows)
+    for (_, way), sees in listed.items():
+        assert (sees == "sizes") == ("A" not in way)
+    sent = {
+        (kind, f"{ROLES.get(sender, 'B')} → {ROLES.get(receiver, 'B')}")
+        for seals in (troubled[3], paper[1])
+        for kind, sender, receiver, _ in seals.messages.values()
+    }
+    assert len(sent) >= 22
+    assert sent <= set(listed)
+    # The others are those of released labels, and of accounts whose bank is unknown.
+    left = {("label-masks", "A → S"), ("score-reply", "B → A"), ("score-reply", "A → S")}
+    assert set(listed) - sent <= left
+    kinds = {
+        cls.kind
+        for cls in Message.__subclasses__()
+        if cls.__module__.startswith("pv4fad.protocol.")
+    }
+    assert {kind for kind, _ in listed} == kinds
+
+
+def test_predictions_hold_alerts_and_the_payment_network_sees_what_was_learnt(troubled):
+    federation = troubled[0]
+    (file,) = (federation.root / "predictions").glob("*.csv")
+    table = pl.read_csv(file)
+    assert table.columns == ["MessageId", "Score", "Alert", "Level", "LocalScore", "Reasons"]
+    (record,) = federation.learned
+    assert record.learned is not None
+    assert 0 < record.learned.bank_alerts <= record.learned.alerts == table["Alert"].sum()
+    assert record.learned.accounts_asked == record.accounts_known
+    # The relay reads how far a job is, and nothing of what was found.
+    for status in troubled[1:3]:
+        assert re.fullmatch(r"\w+: \d+ messages, \d+ bytes", status.progress)
+
+
+def test_nothing_is_left_to_resume(troubled):
+    with pytest.raises(ProtocolError, match=r"payment-network: cannot continue \(StoreError\)"):
+        troubled[0].run("resume", 3)
+
+
+def test_a_bank_that_cannot_go_on_stops_the_run_and_keeps_its_reasons(tmp_path, caplog):
+    federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS[:1]), BANKS[:1])
+    file = federation.account_file("bank01")
+    file.write_text(file.read_text() + "not an account\n")
+    with pytest.raises(ProtocolError) as refused:
+        federation.run("train")
+    assert str(refused.value) == "bank01: cannot continue (DataError); its own log says why"
+    assert "bank_dataset.csv" in caplog.text
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert status["state"] == "failed"
+    # The training can be abandoned: its messages are neither sent nor answered again.
+    with pytest.raises(ProtocolError, match=r"payment-network: cannot continue \(StoreError\)"):
+        federation.run("train", 2)
+    network = federation.stores[PAYMENT_NETWORK]
+    assert network.unacknowledged()
+    run_id = abandon(network)
+    assert not network.unacknowledged()
+    receipt = Receipt(Address(AGGREGATOR, PAYMENT_NETWORK, run_id), of="anything")
+    member = federation.stations[PAYMENT_NETWORK]._member
+    assert member.handle(encode(receipt)) == []
+    with pytest.raises(StoreError, match="no job was interrupted"):
+        abandon(network)
+    federation.close()
+
+
+def test_a_bank_refuses_to_rely_on_more_banks_than_it_wants_to(tmp_path, caplog):
+    settings = TrainingSettings(epsilon="1", honest_banks=2)
+    data = write_data(tmp_path / "data", BANKS)
+    federation = ThreadFederation(tmp_path, data, BANKS, settings)
+    with pytest.raises(ProtocolError, match=r"bank0\d: cannot continue \(ParameterError\)"):
+        federation.run("train")
+    assert "honest_banks = 2: bank0" in caplog.text
+    assert "relies on at most 1, itself included" in caplog.text
+    for bank in BANKS:
+        assert not read_ledger(federation.stores[bank]).expenses
+    federation.close()
+
+
+def test_what_was_answered_before_a_scoring_was_abandoned_is_not_asked_again(tmp_path):
+    """Abandoned in the middle of a round, when three tables of four have been answered."""
+    federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS), BANKS)
+    federation.run("train")
+    (run,) = (federation.root / "runs").iterdir()
+    network = federation.stores[PAYMENT_NETWORK]
+    notes, rounds, replies = JobNotes(network, run.name), [], []
+    handle, score = NetworkMember.handle, PaymentNetwork.score
+
+    def handle_three_replies(self, data):
+        if read_header(data).kind == "score-reply":
+            replies.append(data)
+            if len(replies) == 4:
+                raise OrderError("on purpose")
+        return handle(self, data)
+
+    def noted(self, run_id, data):
+        rounds.append(data)
+        return score(self, run_id, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PaymentNetwork, "score", noted)
+        with patch.context() as inner:
+            inner.setattr(NetworkMember, "handle", handle_three_replies)
+            with pytest.raises(ProtocolError, match="on purpose"):
+                federation.run("score", 2)
+        federation.stations[PAYMENT_NETWORK].close()
+        known = notes.n_known()
+        abandon(network)
+        assert notes.n_known() == known
+        federation.start(PAYMENT_NETWORK)
+        assert federation.run("score", 3).state == "finished"
+    interrupted, first, *_ = rounds
+    answered = [key for key in interrupted.keys if key not in set(first.keys)]
+    assert 0 < known[0] == len(answered) < len(interrupted.keys)
+    assert set(first.keys) < set(interrupted.keys)
+    assert (notes.known_bits(interrupted.keys, len(rounds) - 1)[:, 0] != UNKNOWN).all()
+    assert verified(federation, 2).all_equal
+    federation.close()
+
+
+def test_changed_records_stop_a_scoring_until_all_accounts_are_matched_again(tmp_path):
+    federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS[:1]), BANKS[:1])
+    federation.run("train")
+    file = federation.account_file("bank01")
+    before = {"bank01": load_bank(file)}
+    file.write_text(file.read_text().replace(",00\n", ",07\n"))
+    refused = partial(pytest.raises, ProtocolError, match="bank01: cannot continue")
+    for number, job in enumerate(("score", "resume"), start=2):
+        with refused():
+            federation.run(job, number)
+    federation.stations[PAYMENT_NETWORK].close()  # as the lock of a store on disk asks for
+    abandon(federation.stores[PAYMENT_NETWORK])
+    federation.start(PAYMENT_NETWORK)
+    with refused():
+        federation.run("score", 4)
+    # Interrupted when the new join is about to be in force; then the records change once more.
+    with pytest.MonkeyPatch.context() as patch:
+        sealed = record_seals(patch)
+
+        def stop(_federation, _party, request):
+            kinds = {sealed.messages[part.envelope][0] for part in request.fragments}
+            if "tables-in-force" in kinds:
+                raise KeyboardInterrupt
+            return True
+
+        with pytest.raises(KeyboardInterrupt):
+            federation.run("refresh", 5, stop)
+    file.write_text(file.read_text().replace(",07\n", ",04\n"))
+    assert federation.run("refresh", 6).state == "finished"
+    assert federation.run("score", 7).state == "finished"
+    assert verified(federation, 3, before).all_equal
+    assert len(read_ledger(federation.stores["bank01"]).expenses) == 1
+    federation.close()

@@ -14,7 +14,7 @@ from pv4fad.protocol.match.messages import EncryptedTable
 from pv4fad.protocol.order import (
     ROWS,
     accepted_by,
-    chains_of,
+    chain_of,
     messages_of,
     phase_of,
 )
@@ -53,9 +53,8 @@ def test_nobody_takes_messages_from_its_own_role(role):
 
 def test_a_chain_is_the_roster_the_blocks_and_the_products():
     parameters = make_class_world(1, n_banks=2, mode="mixed").parameters
-    chains = chains_of(parameters)
-    assert list(chains) == list(parameters.banks)
-    for bank, steps in chains.items():
+    for bank in parameters.banks:
+        steps = chain_of(parameters, bank)
         n_blocks, n_products = (
             len(parameters.match_steps(bank)),
             len(parameters.count_steps(bank)),
@@ -70,7 +69,7 @@ def test_a_match_after_training_has_the_blocks_alone():
     accounts = {bank.name: bank.n_accounts for bank in world.federation.banks}
     parameters, _ = match_parameters(world.parameters, world.data.tables, accounts, 1)
     n_blocks = sum(len(parameters.match_steps(bank)) for bank in parameters.banks)
-    kinds = {step.kind for steps in chains_of(parameters).values() for step in steps}
+    kinds = {step.kind for bank in parameters.banks for step in chain_of(parameters, bank)}
     assert kinds == {EncryptedTable}
     # Proposals, keys; blocks, shares; what is in force, receipts.
     assert messages_of(parameters) == {"match": 2 * 2 + 2 * n_blocks + 2 * 2}
@@ -88,7 +87,8 @@ def test_answers_about_a_broadcast_table_go_by_way_of_the_aggregator():
     parameters = make_class_world(1, n_banks=2, mode="mixed").parameters
     tables = tuple((plan, ScoringPlan(parameters)) for plan in parameters.tables)
     batch = Batch("counts", tuple(parameters.banks), tables, n_layers=1)
-    for bank, steps in chains_of(batch).items():
+    for bank in batch.banks:
+        steps = chain_of(batch, bank)
         assert [(step.kind, step.answer, step.table_id) for step in steps] == [
             (ScoreQuery, ScoreReply, bank),
             (ScoreQuery, Receipt, "broadcast"),

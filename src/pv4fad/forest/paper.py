@@ -12,7 +12,7 @@ them from a bank's data:
                      a given account, and its record alone could hardly ever turn a majority
 
 An account teaches one tree, so many or high trees have leaves that no account taught.
-docs/forest.md says what this reaches.
+docs/understand/forest.md says what this reaches.
 """
 
 from __future__ import annotations

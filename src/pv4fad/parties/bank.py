@@ -32,7 +32,7 @@ from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.match.bank import answer_blocks, keep_in_force
 from pv4fad.protocol.match.bank_accounts import BankRecords, BankTable
 from pv4fad.protocol.match.messages import EncryptedTable, TablesInForce
-from pv4fad.protocol.order import chains_of
+from pv4fad.protocol.order import chain_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.bank import join, join_match, meet, require_same_accounts
 from pv4fad.protocol.propose.messages import Roster, RunProposal
@@ -142,7 +142,7 @@ class Bank(Party):
     ) -> Iterable[Message]:
         """The next message of the bank's chain; after the last one of training, the release."""
         parameters = parameters_of(run)
-        steps = chains_of(parameters)[self.name]
+        steps = chain_of(parameters, self.name)
         steps[done].expect_message(message)
         answer = self._answer_step(message, run)
         if done + 1 < len(steps):

@@ -3,15 +3,13 @@
 Holds labelled transactions and its HE key.  What it opens in training is uniform, up to what
 training is for: the noisy counts, or labels and shares of labels in the paper's model.
 
-It leads the run: keys, then one chain of messages per bank (`protocol.chain`), with the paper's
+It leads the run: keys, then one chain of messages per bank (`network_chains`), with the paper's
 model the comparison; later batches of questions, and further matches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 from pv4fad.errors import OrderError
 from pv4fad.he.keys import generate_keys
 from pv4fad.parties.epochs import forget_messages
+from pv4fad.parties.network_chains import NetworkChains
 from pv4fad.parties.network_epochs import (
     close_epoch,
     epoch_under_way,
@@ -42,7 +41,6 @@ from pv4fad.parties.network_stages import (
     stage_of,
 )
 from pv4fad.parties.party import Party, acknowledge_previous
-from pv4fad.protocol.chain import Chains
 from pv4fad.protocol.checks import expect, out_of_order
 from pv4fad.protocol.compare.messages import BlindedSums, LabelMasks, SharedLabels
 from pv4fad.protocol.compare.network import (
@@ -53,26 +51,22 @@ from pv4fad.protocol.compare.network import (
     reveal_labels,
 )
 from pv4fad.protocol.compare.state import Labels
-from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts
-from pv4fad.protocol.count.network import keep_counts, make_products
+from pv4fad.protocol.count.messages import NoisyCounts
+from pv4fad.protocol.count.network import keep_counts
 from pv4fad.protocol.count.state import ReleasedCounts
-from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable, TablesInForce
-from pv4fad.protocol.match.network import EncryptedPlanes, keep_shares, put_in_force
+from pv4fad.protocol.match.messages import BlindedIndicators, TablesInForce
+from pv4fad.protocol.match.network import put_in_force
 from pv4fad.protocol.match.state import MatchesInForce, MatchKind
-from pv4fad.protocol.order import chains_of
 from pv4fad.protocol.parameters import RunParameters, table_epoch
 from pv4fad.protocol.propose.inputs import TrainingInput
-from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
-from pv4fad.protocol.propose.network import keep_bank_keys, keep_input, make_roster, propose
+from pv4fad.protocol.propose.messages import BankKeys, RunProposal
+from pv4fad.protocol.propose.network import keep_bank_keys, keep_input, propose
 from pv4fad.protocol.propose.state import NetworkKeys
 from pv4fad.protocol.receipt import Receipt, expect_receipt_of
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.inputs import Round, ScoringInput
 from pv4fad.protocol.score.messages import (
-    BlindedSetShares,
     EncryptedLabels,
-    LabelRequest,
-    ScoreQuery,
     ScoreReply,
     SetSharesOpened,
 )
@@ -81,17 +75,12 @@ from pv4fad.protocol.score.network import (
     add_answer,
     batch_of,
     bits,
-    keep_labels,
-    keep_set_shares_opened,
     lay_out,
-    make_label_request,
     n_sums,
     size_of,
     unknown_accounts,
     votes,
 )
-from pv4fad.protocol.score.plan import Batch
-from pv4fad.protocol.score.queries import NetworkQueries
 from pv4fad.protocol.score.tables import Tables
 from pv4fad.protocol.state import parameters_of, with_keys_in_use
 from pv4fad.protocol.tables import AccountKey, TableAccounts
@@ -106,24 +95,7 @@ class PaymentNetwork(Party):
 
     def __init__(self, store: Store, pool: WorkerPool, banks_at_once: int = 1) -> None:
         super().__init__(PAYMENT_NETWORK, store, pool)
-        self._banks_at_once = banks_at_once
-        queries = NetworkQueries(pool)
-        # The steps of a bank's chain, in training, further matches and batches alike.
-        self._make: Mapping[type[Message], Callable[[Address, Records], Message]] = {
-            Roster: make_roster,
-            EncryptedTable: EncryptedPlanes(pool).make,
-            MaskedProducts: partial(make_products, pool=pool),
-            BlindedSetShares: queries.make_set_shares,
-            LabelRequest: make_label_request,
-            ScoreQuery: queries.make_query,
-        }
-        # Their answers; a receipt says nothing more.
-        self._take: Mapping[type[Message], Callable[[Any, Records], None]] = {
-            BlindedIndicators: partial(keep_shares, pool=pool),
-            SetSharesOpened: keep_set_shares_opened,
-            EncryptedLabels: keep_labels,
-            ScoreReply: add_answer,
-        }
+        self._chains = NetworkChains(pool, banks_at_once)
 
     # Training and further matches.
 
@@ -212,8 +184,7 @@ class PaymentNetwork(Party):
             training = self._trained(tx, run_id)
             batch = training.of_epoch(new_epoch(training))
             public = lay_out(data, batch)
-            answered, banks = self._chains(public).begin()
-            queries = self._next_steps(public, answered, banks, batch)
+            answered, queries = self._chains.begin(public, batch)
             stage = Scoring(answered, n_sums(public))
             return batch.epoch, self._begin(stage, queries, batch)
 
@@ -274,8 +245,7 @@ class PaymentNetwork(Party):
                 return self._advance(message, run, answered)
             case Running(answered), NoisyCounts() | BlindedSums():
                 acknowledge_previous(run, message)
-                # At most the receipts of last messages may be missing.
-                all_sent = self._chains(parameters_of(run)).n_left(answered) <= 1
+                all_sent = self._chains.are_sent(parameters_of(run), answered)
                 expect(all_sent, message, "not all sums have been sent")
                 return self._take_sums(message, run)
             case Comparing(done), SharedLabels():
@@ -286,7 +256,7 @@ class PaymentNetwork(Party):
                 run.put(NetworkStage(Trained()))
                 return []
             case Comparing() | Revealing() | Trained(), Receipt():
-                self._chains(parameters_of(run)).expect_last_answer(message)
+                self._chains.expect_last_answer(parameters_of(run), message)
                 return []
             case Settling(answered), Receipt():
                 return self._settle(message, run, answered)
@@ -314,22 +284,22 @@ class PaymentNetwork(Party):
             run.put(NetworkStage(Proposed(answered)))
             return []
         run.tx.acknowledge(_beginning(run, Proposed(answered)))
-        begun, banks = self._chains(parameters).begin()
+        begun, messages = self._chains.begin(parameters, run)
         run.put(NetworkStage(Running(begun)))
-        return self._next_steps(parameters, begun, banks, run)
+        return messages
 
     def _advance(
         self, message: BlindedIndicators | Receipt, run: Records, answered: Mapping[str, int]
     ) -> Iterable[Message]:
         """An answer in the chain of a bank, in training or a further match."""
         parameters = parameters_of(run)
-        chains = self._chains(parameters)
-        after, banks = self._take_step(message, run, chains, answered)
+        after, messages = self._chains.advance(parameters, message, answered, run)
         acknowledge_previous(run, message)
-        if parameters.purpose == "matching" and chains.n_left(after) == 0:
+        ends_match = parameters.purpose == "matching" and not messages
+        if ends_match and self._chains.are_complete(parameters, after):
             return self._put_in_force(message.address, run)
         run.put(NetworkStage(Running(after)))
-        return self._next_steps(parameters, after, banks, run)
+        return messages
 
     def _take_sums(self, message: NoisyCounts | BlindedSums, run: Records) -> Iterable[Message]:
         """The sum over all banks: the noisy counts, or what the comparison begins with."""
@@ -378,53 +348,22 @@ class PaymentNetwork(Party):
     def _take_answer(self, message: Message, batch: Records, stage: Scoring) -> Iterable[Message]:
         """An answer in the chain of a bank, or the aggregator's sum of such answers."""
         public = batch_of(batch)
-        chains = self._chains(public)
-        if message.address.sender == AGGREGATOR:
-            expect(isinstance(message, ScoreReply), message, "the aggregator sends sums of answers")
-            self._take[ScoreReply](message, batch)
-            after, sums_left = dict(stage.answered), stage.sums_left - 1
-            banks: list[str] = []
-        else:
+        after, sums_left = stage.answered, stage.sums_left
+        messages: list[Message] = []
+        if message.address.sender != AGGREGATOR:
             acknowledge_previous(batch, message)
-            after, banks = self._take_step(message, batch, chains, stage.answered)
-            sums_left = stage.sums_left
-        if chains.n_left(after) == 0 and sums_left == 0:
+            after, messages = self._chains.advance(public, message, stage.answered, batch)
+        elif isinstance(message, ScoreReply):
+            add_answer(message, batch)
+            sums_left -= 1
+        else:
+            raise out_of_order(message, stage)
+        if sums_left == 0 and not messages and self._chains.are_complete(public, after):
             batch.put(NetworkStage(Scored()))
             forget_messages(batch.run_id, batch.epoch, batch.tx)
-            return []
-        batch.put(NetworkStage(Scoring(after, sums_left)))
-        return self._next_steps(public, after, banks, batch)
-
-    # Chains.
-
-    def _chains(self, scope: RunParameters | Batch) -> Chains:
-        return Chains(chains_of(scope), self._banks_at_once)
-
-    def _take_step(
-        self, message: Message, run: Records, chains: Chains, answered: Mapping[str, int]
-    ) -> tuple[dict[str, int], list[str]]:
-        """How far all chains are with this answer, and the banks whose turn it is."""
-        after, banks = chains.advance(message, answered)
-        if not isinstance(message, Receipt):
-            self._take[type(message)](message, run)
-        return after, banks
-
-    def _next_steps(
-        self,
-        scope: RunParameters | Batch,
-        answered: Mapping[str, int],
-        banks: Iterable[str],
-        run: Records,
-    ) -> list[Message]:
-        """What these banks are asked next."""
-        chains = chains_of(scope)
-        steps = [(bank, chains[bank][answered[bank]]) for bank in banks]
-        return [
-            self._make[step.kind](
-                Address(self.name, bank, run.run_id, step.table_id, run.epoch, step.index), run
-            )
-            for bank, step in steps
-        ]
+        else:
+            batch.put(NetworkStage(Scoring(after, sums_left)))
+        return messages
 
 
 def _partners(parameters: RunParameters) -> list[str]:

@@ -7,7 +7,7 @@ matches and batches of questions all run in this way; `order` says which steps t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pv4fad.protocol.checks import expect
@@ -52,34 +52,36 @@ class Step:
 
 @dataclass(frozen=True)
 class Chains:
-    """The chains of a run, a match or a batch, by bank."""
+    """The chains of all banks in a run, a match or a batch."""
 
-    steps: Mapping[str, Sequence[Step]]
+    banks: Sequence[str]
+    steps_of: Callable[[str], Sequence[Step]]
     banks_at_once: int
 
     def begin(self) -> tuple[dict[str, int], list[str]]:
         """How far all chains are at first, and the banks whose turn it is."""
-        first = list(self.steps)[: self.banks_at_once]
+        first = list(self.banks[: self.banks_at_once])
         return dict.fromkeys(first, 0), first
 
     def advance(self, message: Message, answered: Answered) -> tuple[dict[str, int], list[str]]:
         """An answer has come: how far all chains are then, and the banks whose turn it is."""
         bank = message.address.sender
         expect(bank in answered, message, "nothing was asked of it yet")
-        expect(answered[bank] < len(self.steps[bank]), message, "nothing was asked")
-        self.steps[bank][answered[bank]].expect_answer(message)
+        steps = self.steps_of(bank)
+        expect(answered[bank] < len(steps), message, "nothing was asked")
+        steps[answered[bank]].expect_answer(message)
         after = {**answered, bank: answered[bank] + 1}
-        if after[bank] < len(self.steps[bank]):
+        if after[bank] < len(steps):
             return after, [bank]
-        waiting = [name for name in self.steps if name not in after][:1]
+        waiting = [name for name in self.banks if name not in after][:1]
         return after | dict.fromkeys(waiting, 0), waiting
 
     def expect_last_answer(self, message: Message) -> None:
         """The last answer of a bank can be overtaken by what follows from its sums."""
         bank = message.address.sender
-        expect(bank in self.steps, message, "takes no part in this run")
-        self.steps[bank][-1].expect_answer(message)
+        expect(bank in self.banks, message, "takes no part in this run")
+        self.steps_of(bank)[-1].expect_answer(message)
 
     def n_left(self, answered: Answered) -> int:
         """Of the chain that is furthest behind, how many messages have no answer."""
-        return max(len(steps) - answered.get(bank, 0) for bank, steps in self.steps.items())
+        return max(len(self.steps_of(bank)) - answered.get(bank, 0) for bank in self.banks)

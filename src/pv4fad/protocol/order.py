@@ -141,18 +141,14 @@ def accepted_by(role: str) -> dict[type[Message], tuple[str, ...]]:
     return {kind: tuple(sorted(roles)) for kind, roles in taken.items()}
 
 
-def chains_of(scope: RunParameters | Batch) -> dict[str, tuple[Step, ...]]:
-    """The chain of every bank."""
-    chained = [(row, row.answer) for row in rows_of(scope) if row.chain]
-    return {
-        bank: tuple(
-            Step(row.message, answer, table_id, index)
-            for row, answer in chained
-            if answer is not None
-            for table_id, index in row.places(scope, bank)
-        )
-        for bank in scope.banks
-    }
+def chain_of(scope: RunParameters | Batch, bank: str) -> tuple[Step, ...]:
+    """The chain of a bank."""
+    return tuple(
+        Step(row.message, row.answer, table_id, index)
+        for row in rows_of(scope)
+        if row.chain and row.answer is not None
+        for table_id, index in row.places(scope, bank)
+    )
 
 
 def messages_of(scope: RunParameters | Batch) -> dict[str, int]:

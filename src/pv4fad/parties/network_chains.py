@@ -1,0 +1,108 @@
+"""What the payment network does at each step of a bank's chain (`protocol.chain`).
+
+    chains.begin(scope, run)                          → how far all chains are, first messages
+    chains.advance(scope, answer, answered, run)      → how far they are then, next messages
+
+`scope` is what is public: the parameters of a run or a match, or a batch of questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from pv4fad.protocol.chain import Answered, Chains
+from pv4fad.protocol.count.messages import MaskedProducts
+from pv4fad.protocol.count.network import make_products
+from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
+from pv4fad.protocol.match.network import EncryptedPlanes, keep_shares
+from pv4fad.protocol.order import chain_of
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.messages import Roster
+from pv4fad.protocol.propose.network import make_roster
+from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.score.messages import (
+    BlindedSetShares,
+    EncryptedLabels,
+    LabelRequest,
+    ScoreQuery,
+    ScoreReply,
+    SetSharesOpened,
+)
+from pv4fad.protocol.score.network import (
+    add_answer,
+    keep_labels,
+    keep_set_shares_opened,
+    make_label_request,
+)
+from pv4fad.protocol.score.plan import Batch
+from pv4fad.protocol.score.queries import NetworkQueries
+from pv4fad.protocol.wire import Address, Message
+from pv4fad.store.records import Records
+from pv4fad.workers import WorkerPool
+
+Scope = RunParameters | Batch
+
+
+class NetworkChains:
+    """Makes the messages of all chains and takes their answers."""
+
+    def __init__(self, pool: WorkerPool, banks_at_once: int) -> None:
+        self._banks_at_once = banks_at_once
+        queries = NetworkQueries(pool)
+        self._make: Mapping[type[Message], Callable[[Address, Records], Message]] = {
+            Roster: make_roster,
+            EncryptedTable: EncryptedPlanes(pool).make,
+            MaskedProducts: partial(make_products, pool=pool),
+            BlindedSetShares: queries.make_set_shares,
+            LabelRequest: make_label_request,
+            ScoreQuery: queries.make_query,
+        }
+        self._take: Mapping[type[Message], Callable[[Any, Records], None]] = {
+            Receipt: lambda receipt, run: None,
+            BlindedIndicators: partial(keep_shares, pool=pool),
+            SetSharesOpened: keep_set_shares_opened,
+            EncryptedLabels: keep_labels,
+            ScoreReply: add_answer,
+        }
+
+    def begin(self, scope: Scope, run: Records) -> tuple[dict[str, int], list[Message]]:
+        """The first messages, and how far all chains are."""
+        answered, banks = self._chains(scope).begin()
+        return answered, self._next(scope, answered, banks, run)
+
+    def advance(
+        self, scope: Scope, message: Message, answered: Answered, run: Records
+    ) -> tuple[dict[str, int], list[Message]]:
+        """Take an answer: how far all chains are then, and the next messages."""
+        after, banks = self._chains(scope).advance(message, answered)
+        self._take[type(message)](message, run)
+        return after, self._next(scope, after, banks, run)
+
+    def are_complete(self, scope: Scope, answered: Answered) -> bool:
+        """Whether every message of every chain has been answered."""
+        return self._chains(scope).n_left(answered) == 0
+
+    def are_sent(self, scope: Scope, answered: Answered) -> bool:
+        """Whether at most the answers to the last messages are missing."""
+        return self._chains(scope).n_left(answered) <= 1
+
+    def expect_last_answer(self, scope: Scope, message: Message) -> None:
+        """Refuse anything but the last answer of a bank, which may be late."""
+        self._chains(scope).expect_last_answer(message)
+
+    def _chains(self, scope: Scope) -> Chains:
+        return Chains(list(scope.banks), partial(chain_of, scope), self._banks_at_once)
+
+    def _next(
+        self, scope: Scope, answered: Answered, banks: Iterable[str], run: Records
+    ) -> list[Message]:
+        """What these banks are asked next."""
+        messages = []
+        for bank in banks:
+            step = chain_of(scope, bank)[answered[bank]]
+            place = run.run_id, step.table_id, run.epoch, step.index
+            messages.append(self._make[step.kind](Address(PAYMENT_NETWORK, bank, *place), run))
+        return messages

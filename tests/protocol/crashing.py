@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.protocol.world import KnownNoiseBank, World, make_world
 
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.state import Proposal
-from pv4fad.protocol.wire import Message, digest, encode, message_id
+from pv4fad.protocol.wire import digest, message_id, read_header
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.records import run_ids, stored
 from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
@@ -84,14 +85,25 @@ def train_or_resume(folder: Path, model: str, kill: Kill | None) -> None:
     world, _ = open_world(folder, model)
     log = os.open(folder / "sent", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-    def note(message: Message, _: int) -> None:
-        os.write(log, f"{message_id(message)} {digest(encode(message)).hex()}\n".encode())
-
-    if run_ids(world.federation.payment_network.store):
-        world.federation.resume(note)
+    federation = world.federation
+    for party in (federation.payment_network, federation.aggregator, *federation.banks):
+        party.handle = _noting(party.handle, log)
+    if run_ids(federation.payment_network.store):
+        federation.resume()
     else:
-        world.train(note)
+        world.train()
     close(world)
+
+
+def _noting(handle: Callable[[bytes], list[bytes]], log: int) -> Callable[[bytes], list[bytes]]:
+    """Notes the id and the digest of every message before it is handled."""
+
+    def noting(data: bytes) -> list[bytes]:
+        line = f"{message_id(read_header(data))} {digest(data).hex()}\n"
+        os.write(log, line.encode())
+        return handle(data)
+
+    return noting
 
 
 def _die_at(kill: Kill) -> None:

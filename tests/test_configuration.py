@@ -5,7 +5,7 @@ from pathlib import Path
 from pv4fad.cli.reference import configuration_reference
 from pv4fad.lead.settings import TrainingOptions
 
-PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[1] / "docs" / "operate" / "configuration.md"
 
 
 def test_the_page_is_what_make_docs_writes():

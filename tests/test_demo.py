@@ -1,4 +1,4 @@
-"""What a newcomer sees first works, and the README shows what it prints."""
+"""What a newcomer sees first works, and the docs show what it prints."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ from pv4fad.run.scoring_record import read_record
 
 ROOT = Path(__file__).parents[1]
 TRANSACTIONS = 6000  # few, but one of the test period is anomalous
-README = (ROOT / "README.md").read_text()
+EXAMPLE = (ROOT / "docs" / "use" / "example.md").read_text()
 
 # Shares are drawn afresh in every run.
 _SHARES = re.compile(r"held .*? modulo", re.DOTALL)
@@ -98,9 +98,9 @@ def test_the_demo_replaces_an_earlier_demo(printed, place):
     assert (place / "demo" / "run" / "run.json").is_file()
 
 
-def test_the_readme_shows_what_the_example_prints(place):
+def test_the_page_shows_what_the_example_prints(place):
     printed = pv4fad(place, "example").stdout
-    block = next(one for one in re.findall(r"```\n(.*?)```", README, re.DOTALL) if "Ada" in one)
+    block = next(one for one in re.findall(r"```\n(.*?)```", EXAMPLE, re.DOTALL) if "Ada" in one)
     assert _SHARES.sub("#", block) in _SHARES.sub("#", printed)
 
 

@@ -20,8 +20,8 @@ from pv4fad.protocol.wire import Message
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-PROTOCOL = ROOT / "docs" / "protocol.md"
-GLOSSARY = ROOT / "docs" / "glossary.md"
+PROTOCOL = ROOT / "docs" / "understand" / "protocol.md"
+GLOSSARY = ROOT / "docs" / "understand" / "glossary.md"
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -77,12 +77,24 @@ def test_links_lead_somewhere(page):
         assert not fragment or fragment in anchors(aim), f"{target} in {page.name}"
 
 
+def test_pages_that_the_code_names_exist():
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]
+    named = {page for file in files for page in re.findall(r"docs/[\w/-]+\.md", file.read_text())}
+    assert len(named) > 5
+    for page in named:
+        assert (ROOT / page).is_file(), page
+
+
 def test_every_page_is_in_the_index():
     index = ROOT / "docs" / "README.md"
-    decisions = ROOT / "docs" / "decisions" / "README.md"
-    for contents in (index, decisions):
-        linked = {(contents.parent / one).resolve() for one in _LINK.findall(contents.read_text())}
-        assert set(contents.parent.glob("*.md")) - {contents} <= linked
+    decisions = ROOT / "docs" / "understand" / "decisions" / "README.md"
+    pages = set(index.parent.rglob("*.md")) - {index}
+    linked = {
+        (contents.parent / link).resolve()
+        for contents in (index, decisions)
+        for link in _LINK.findall(contents.read_text())
+    }
+    assert pages <= linked
 
 
 def shown_commands(page: Path) -> set[str]:
@@ -117,6 +129,15 @@ def test_dotted_names_in_the_docs_exist(page):
     for name in _CODE.findall(_FENCE.sub("", page.read_text())):
         if re.fullmatch(r"pv4fad(\.\w+)+", name):
             resolve(name)
+
+
+@_IN_DOCS
+def test_what_python_in_the_docs_imports_exists(page):
+    for block in _FENCE.findall(page.read_text()):
+        imports = re.findall(r"^(?:>>> )?from (pv4fad[\w.]*) import (.*)$", block, re.MULTILINE)
+        for module, names in imports:
+            for name in names.split(", "):
+                resolve(f"{module}.{name}")
 
 
 def test_functions_in_the_protocol_table_exist():
@@ -217,6 +238,14 @@ def test_words_that_the_glossary_rules_out_do_not_occur(page):
 @_IN_DOCS
 def test_examples_in_the_docs_print_what_they_show(page):
     assert doctest.testfile(str(page), module_relative=False).failed == 0
+
+
+def test_the_readme_shows_lines_of_the_quick_start_that_the_tests_run():
+    block = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    shown = block.findall((ROOT / "README.md").read_text())
+    run = block.findall((ROOT / "docs" / "use" / "quickstart.md").read_text())
+    assert len(shown) == 1
+    assert set(shown[0].splitlines()) <= set(run[0].splitlines())
 
 
 def test_the_protocol_page_has_examples():

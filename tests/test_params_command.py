@@ -1,4 +1,4 @@
-"""`pv4fad params` prints what the parties compute, docs/parameters.md is what it prints."""
+"""`pv4fad params` prints what the parties compute, docs/operate/parameters.md is what it prints."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from pv4fad.cli.main import app
 from pv4fad.cli.params import default_model, paper_model, plan_run
 from pv4fad.forest.structure import PublicSizes
 
-DOC = Path(__file__).parents[1] / "docs" / "parameters.md"
+DOC = Path(__file__).parents[1] / "docs" / "operate" / "parameters.md"
 REPORTS = re.findall(
     r"^```text\n\$ (pv4fad params [^\n]*)\n(.*?)^```$", DOC.read_text(), re.M | re.S
 )

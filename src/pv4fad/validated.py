@@ -16,7 +16,7 @@ class ValidatedModel(BaseModel):
     raise ParameterError themselves.
     """
 
-    # Docstrings below fields are their descriptions (docs/configuration.md is made of them).
+    # Docstrings below fields are their descriptions: docs/operate/configuration.md is made of them.
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def __init__(self, **fields: Any) -> None:

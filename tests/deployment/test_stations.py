@@ -189,7 +189,7 @@ def test_the_relay_sees_sizes_and_opens_only_what_is_for_the_aggregator(troubled
 
 
 def test_the_table_of_what_the_relay_sees_is_right(troubled, paper):
-    page = Path(__file__).parents[2] / "docs" / "deployment.md"
+    page = Path(__file__).parents[2] / "docs" / "operate" / "deployment.md"
     lines = page.read_text().split("## What the relay sees")[1].split("##")[0].splitlines()
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in lines if " → " in line

@@ -3,7 +3,7 @@
 import doctest
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "forest.md"
+PAGE = Path(__file__).parents[2] / "docs" / "understand" / "forest.md"
 
 
 def test_the_worked_example_prints_what_the_page_shows():

@@ -23,7 +23,7 @@ def random_hashes(n: int, seed: int = 1) -> AccountHashes:
 
 @pytest.mark.parametrize(
     ("n_accounts", "bins"),
-    # The table of docs/hashing.md.
+    # The table of docs/understand/hashing.md.
     [(20, 59), (100, 158), (1000, 1240), (8334, 9998), (100_000, 119_428), (400_000, 477_557)],
 )
 def test_documented_segment_sizes_are_the_smallest_that_the_bound_allows(n_accounts, bins):

@@ -12,7 +12,7 @@ from pv4fad.errors import DataError
 from pv4fad.payments.schema import ACCOUNT_SCHEMA, TRANSACTION_SCHEMA
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 
-PAGE = Path(__file__).parents[2] / "docs" / "quickstart.md"
+PAGE = Path(__file__).parents[2] / "docs" / "use" / "quickstart.md"
 
 
 @pytest.fixture(scope="module")

@@ -183,14 +183,14 @@ def test_a_run_survives_a_refusal_an_interrupt_a_kill_and_a_changed_file(data, t
     assert all(one["equal"] == one["total"] for one in json.loads(text)["exact"])
 
 
-def test_a_run_stopped_before_its_first_message_begins_anew(data, tmp_path, pv4fad, monkeypatch):
+def test_a_run_stopped_before_its_first_message_begins_again(data, tmp_path, pv4fad, monkeypatch):
     run, begun = tmp_path / "run", []
 
-    def stop(_federation, new, _observer):
+    def stop(new, _store):
         begun.append(new)
         raise WorkerError("stopped by a test")
 
-    monkeypatch.setattr("pv4fad.lead.train.begin_run", stop)
+    monkeypatch.setattr("pv4fad.lead.prepare.NewRun.store", stop)
     options = _train(data, run, "1", "--model", "paper", "--trees", "6")
     code, _, error = pv4fad(*options)
     assert code == 1

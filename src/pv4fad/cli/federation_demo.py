@@ -104,7 +104,7 @@ def demo_federated(
         out.print(line, markup=False, soft_wrap=True)
     out.print(
         f"Predictions: {file}. Done in {time.monotonic() - started:.0f} seconds. How to do this"
-        " between organisations: docs/deployment.md.",
+        " between organisations: docs/operate/deployment.md.",
         markup=False,
         soft_wrap=True,
     )

@@ -64,7 +64,7 @@ def command(
     """Generate a payment network's and its banks' data into DIR, and check it for leaks.
 
     The data has the columns and the folder layout of the challenge and is calibrated to published
-    facts about it (docs/generator.md).  A million messages take about a minute.
+    facts about it (docs/use/generator.md).  A million messages take about a minute.
 
     Example:  pv4fad generate demo-data --transactions 100000 --banks 5 --difficulty hard --seed 1
     """

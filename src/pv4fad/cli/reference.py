@@ -1,6 +1,6 @@
-"""docs/configuration.md, made of the models themselves: `make docs` writes it, a test compares.
+"""The page docs/operate/configuration.md, made of the models; `make docs` writes it.
 
-python -m pv4fad.cli.reference > docs/configuration.md
+python -m pv4fad.cli.reference > docs/operate/configuration.md
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
     (
         "Training",
         "Options of `pv4fad train`, and keys of its `--config` file (TOML, dashes instead of"
-        " underscores); the command line wins.",
+        " underscores). The command line overrides the file.",
         TrainingOptions,
     ),
     (
         "Private slots of a bank",
-        "`slots.toml`, one table `[slots.NAME]` for each slot ([forest](forest.md)).",
+        "`slots.toml`, one table `[slots.NAME]` for each slot ([forest](../understand/forest.md)).",
         SlotPredicate,
     ),
     ("A deployed party", "`party.toml` ([deployment](deployment.md)).", PartySettings),
@@ -39,12 +39,15 @@ _LIBRARY = (ForestConfig, RandomShape, ConditionConfig, CountConfig)
 
 def configuration_reference() -> str:
     """The whole page."""
-    parts = ["# Configuration", "Made by `make docs` from the models that check it."]
+    parts = [
+        "# Configuration",
+        "`make docs` writes this page from the models that check the configuration.",
+    ]
     for title, what, model in _FILES:
         parts += [f"## {title}", what, *_section(model)]
     parts += [
         "## In Python",
-        "What the options of the paper's model build, for who builds it directly.",
+        "What the options of the paper's model make, if you build a forest yourself.",
     ]
     for model in _LIBRARY:
         parts += [f"### `{model.__module__}.{model.__name__}`", *_section(model)]

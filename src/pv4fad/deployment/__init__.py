@@ -1,4 +1,4 @@
-"""A federation of organisations, each on its own machine (docs/deployment.md).
+"""A federation of organisations, each on its own machine (docs/operate/deployment.md).
 
     payment network         aggregator           bank
     station ── node ──────▶ hub ◀─────────────── node ── station

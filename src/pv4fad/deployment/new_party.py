@@ -198,7 +198,7 @@ def _settings_text(new: NewParty) -> str:
     lines = [f"{name} = {_toml(value)}" for name, value in entries.items()]
     if new.role == "payment-network":
         training = [
-            "[training]  # the options of docs/training.md, except those about one machine",
+            "[training]  # the options of docs/operate/training.md, except those about one machine",
             f"epsilon = {_toml(new.epsilon or '1')}",
         ]
         lines += ["", *(training if new.epsilon else (f"# {line}" for line in training))]

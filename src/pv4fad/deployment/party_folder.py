@@ -74,7 +74,7 @@ class PartySettings(ValidatedModel):
     layers: int = Field(default=Batching().layers, ge=1)
     """The payment network, votes only: the number of layers is rounded up to a multiple."""
     training: TrainingSettings | None = None
-    """The payment network: how to train (docs/training.md)."""
+    """The payment network: how to train (docs/operate/training.md)."""
 
     @field_validator("training", mode="before")
     @classmethod

@@ -1,1 +1,1 @@
-"""Detection at the payment network: the local model, and what it makes of the votes."""
+"""The local model: how suspicious a payment looks to the payment network alone."""

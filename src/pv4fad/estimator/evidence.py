@@ -17,7 +17,7 @@ however often it is asked: the log-odds of a row are log P(class) plus the sum o
 `OVERLAP` / `times_asked`.  Such a mean over trees has as much less noise, so `variance` above is
 that of one count divided by `times_asked`.
 
-`SPREAD` and `OVERLAP` were chosen once, on training rows only (docs/sklearn.md).
+`SPREAD` and `OVERLAP` were chosen once, on training rows only (docs/evidence/estimator.md).
 """
 
 from __future__ import annotations

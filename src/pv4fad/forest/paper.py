@@ -11,8 +11,8 @@ them by anything that a bank said:
                      asks about one side only, so with even odds about half of the trees ask about
                      a given account, and its record alone could hardly ever turn a majority
 
-An account teaches one tree, so many or high trees have leaves that nobody taught.  docs/forest.md
-says what this reaches.
+An account teaches one tree, so many or high trees have leaves that nobody taught.
+docs/understand/forest.md says what this reaches.
 """
 
 from __future__ import annotations

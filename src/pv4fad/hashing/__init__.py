@@ -1,1 +1,1 @@
-"""Account identities, keyed hashing, cuckoo tables and constant-weight codewords."""
+"""How accounts become bins and tags: keyed hashing, cuckoo tables, constant-weight codewords."""

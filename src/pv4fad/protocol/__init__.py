@@ -1,1 +1,1 @@
-"""The phases of the protocol, one file each: local steps without network, clock or log."""
+"""The order of the protocol (`order`), and a folder for each phase: messages, parts and steps."""

@@ -1,4 +1,4 @@
-"""Who learns what: by party, and by kind of message (docs/protocol.md §8 and §9)."""
+"""Who learns what: by party, and by kind of message (docs/understand/protocol.md §8 and §9)."""
 
 from __future__ import annotations
 
@@ -92,4 +92,4 @@ ASSUMPTIONS: tuple[str, ...] = (
     " are sound.",
     "Time, memory and power of a computation are not observed by others.",
 )
-"""What the claim rests on, apart from how the noise is made (docs/threat-model.md)."""
+"""What the claim rests on, apart from how the noise is made (docs/understand/threat-model.md)."""

@@ -5,7 +5,7 @@
     RUN/aggregator/         the store of the aggregator
     RUN/<bank>/             the store of that bank: keys, shares, ledger
 
-Nothing of one party is in the folder of another; each store is sealed (docs/stores.md).
+Nothing of one party is in the folder of another; each store is sealed (docs/operate/stores.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A party's store on disk: one SQLite file, every value sealed (docs/stores.md).
+"""A party's store on disk: one SQLite file, every value sealed (docs/operate/stores.md).
 
 SQLite makes a transaction atomic and durable; values are sealed here before SQLite sees them.
 A value is cut into chunks, so that 100 MB need little more memory than themselves.

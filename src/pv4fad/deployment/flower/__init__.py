@@ -1,4 +1,4 @@
-"""Flower as carrier: the hub is a SuperLink, a node is a SuperNode (docs/deployment.md).
+"""Flower as carrier: the hub is a SuperLink, a node is a SuperNode (docs/operate/deployment.md).
 
 programs      starts SuperLink and SuperNode, registers nodes, hands over jobs
 guarded       the process in which each of them runs: it accepts no app but ours

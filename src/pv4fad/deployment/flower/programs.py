@@ -68,7 +68,9 @@ class FlowerPrograms:
         host, port = settings.listens_at
         for name in (HUB_CERTIFICATE, HUB_KEY, settings.root_certificate):
             if not folder.file(name).is_file():
-                raise DataError(f"{folder.file(name)} is missing (docs/deployment.md, step 2)")
+                raise DataError(
+                    f"{folder.file(name)} is missing (docs/operate/deployment.md, step 2)"
+                )
         arguments = [
             "flower-superlink",
             *("--ssl-ca-certfile", str(folder.file(settings.root_certificate))),

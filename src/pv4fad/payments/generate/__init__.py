@@ -1,4 +1,4 @@
-"""Synthetic data in the challenge format, calibrated to published facts (docs/generator.md)."""
+"""Synthetic data in the challenge format, calibrated to published facts (docs/use/generator.md)."""
 
 from pv4fad.payments.generate.calibration import AnomalyKind
 from pv4fad.payments.generate.facts import Fact, calibration_facts

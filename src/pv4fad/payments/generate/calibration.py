@@ -3,7 +3,7 @@
 *Published* figures are facts reported about the original data (`facts` gives each beside what was
 generated).  *Chosen* ones fill in what was not published.  How far normal and anomalous messages
 overlap was chosen so that boosting reaches about the average precision published for the original
-(docs/generator.md); nothing here is to be tuned for a model beyond that.
+(docs/evidence/calibration.md); nothing here is to be tuned for a model beyond that.
 """
 
 from __future__ import annotations

@@ -17,17 +17,16 @@ import numpy as np
 from tests.protocol.class_world import ClassWorld, make_class_world
 from tests.protocol.world import KnownNoiseBank, World, make_world
 
-from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.identity import Identity, stored_identity
 from pv4fad.protocol.state import Proposal
 from pv4fad.protocol.wire import digest, message_id, read_header
 from pv4fad.store.disk import DiskStore
-from pv4fad.store.records import run_ids, stored
+from pv4fad.store.records import Records, run_ids, stored
 from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
 
 PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
 PASSPHRASE = Passphrase("correct horse battery")
 SEED = 6
-_IDENTITY = "identity"
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def create_stores(folder: Path) -> None:
         cost = insecure_fast_scrypt_for_tests()
         store = DiskStore.create(folder / name, name, PASSPHRASE, cost)
         with store, store.transaction() as tx:
-            tx.put(_IDENTITY, Identity.generate(name).to_bytes())
+            Records.of_party(tx).put(Identity.generate(name))
 
 
 def open_world(folder: Path, model: str) -> tuple[World | ClassWorld, np.ndarray]:
@@ -53,7 +52,7 @@ def open_world(folder: Path, model: str) -> tuple[World | ClassWorld, np.ndarray
     parties = {
         "bank_class": KnownNoiseBank,
         "store_of": stores.__getitem__,
-        "identity_of": lambda name: Identity.from_bytes(stores[name].get(_IDENTITY)),
+        "identity_of": lambda name: stored_identity(stores[name]),
     }
     rng = np.random.default_rng(SEED)
     world: World | ClassWorld

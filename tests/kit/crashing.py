@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -16,17 +17,16 @@ import numpy as np
 from tests.kit.class_world import ClassWorld, make_class_world
 from tests.kit.world import KnownNoiseBank, World, make_world
 
-from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.identity import Identity, stored_identity
 from pv4fad.protocol.state import Proposal
-from pv4fad.protocol.wire import Message, digest, encode, message_id
+from pv4fad.protocol.wire import digest, message_id, read_header
 from pv4fad.store.disk import DiskStore
-from pv4fad.store.records import run_ids, stored
+from pv4fad.store.records import Records, run_ids, stored
 from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
 
 PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
 PASSPHRASE = Passphrase("correct horse battery")
 SEED = 6
-_IDENTITY = "identity"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def create_stores(folder: Path) -> None:
         cost = insecure_fast_scrypt_for_tests()
         store = DiskStore.create(folder / name, name, PASSPHRASE, cost)
         with store, store.transaction() as tx:
-            tx.put(_IDENTITY, Identity.generate(name).to_bytes())
+            Records.of_party(tx).put(Identity.generate(name))
 
 
 def open_world(folder: Path, model: str) -> tuple[World | ClassWorld, np.ndarray]:
@@ -52,7 +52,7 @@ def open_world(folder: Path, model: str) -> tuple[World | ClassWorld, np.ndarray
     parties = {
         "bank_class": KnownNoiseBank,
         "store_of": stores.__getitem__,
-        "identity_of": lambda name: Identity.from_bytes(stores[name].get(_IDENTITY)),
+        "identity_of": lambda name: stored_identity(stores[name]),
     }
     rng = np.random.default_rng(SEED)
     world: World | ClassWorld
@@ -84,14 +84,25 @@ def train_or_resume(folder: Path, model: str, kill: Kill | None) -> None:
     world, _ = open_world(folder, model)
     log = os.open(folder / "sent", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-    def note(message: Message, _: int) -> None:
-        os.write(log, f"{message_id(message)} {digest(encode(message)).hex()}\n".encode())
-
-    if run_ids(world.federation.payment_network.store):
-        world.federation.resume(note)
+    federation = world.federation
+    for party in (federation.payment_network, federation.aggregator, *federation.banks):
+        party.handle = _noting(party.handle, log)
+    if run_ids(federation.payment_network.store):
+        federation.resume()
     else:
-        world.train(note)
+        world.train()
     close(world)
+
+
+def _noting(handle: Callable[[bytes], list[bytes]], log: int) -> Callable[[bytes], list[bytes]]:
+    """Notes the id and the digest of every message before it is handled."""
+
+    def noting(data: bytes) -> list[bytes]:
+        line = f"{message_id(read_header(data))} {digest(data).hex()}\n"
+        os.write(log, line.encode())
+        return handle(data)
+
+    return noting
 
 
 def _die_at(kill: Kill) -> None:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pv4fad.forest.build import build_forest
-from pv4fad.forest.config import ForestConfig
+from pv4fad.forest.config import ConditionConfig, ForestConfig, RandomShape
 from pv4fad.forest.pairs import AccountIndex
-from pv4fad.forest.shapes import ConditionConfig, RandomShape
+from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.structure import Forest
 
 ONE_SET = (

@@ -8,8 +8,14 @@ from datetime import UTC, datetime
 import numpy as np
 from tests.kit.forest_case import OUTSIDER, UNKNOWN, Case, make_case
 
-from pv4fad.forest.counts import green_labels, group_counts
-from pv4fad.forest.pairs import AccountIndex, CountConfig, KeptPairs, choose_pairs
+from pv4fad.forest.pairs import (
+    AccountIndex,
+    CountConfig,
+    KeptPairs,
+    choose_pairs,
+    green_labels,
+    group_counts,
+)
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.hashing.table_size import TableLayout

@@ -13,7 +13,7 @@ from pv4fad.forest.paper import MESSAGE_FEATURES
 from pv4fad.lead.bank_files import bank_directory
 from pv4fad.lead.prepare import prepare_payment_network
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.payments.splits import training_split
+from pv4fad.payments.challenge import training_split
 from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.protocol.propose.inputs import run_parameters
 from pv4fad.run.document import RunDocument

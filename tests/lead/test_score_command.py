@@ -408,7 +408,7 @@ def test_other_banks_are_refused(copied, pv4fad):
     clients = json.loads(file.read_text())
     clients["bank03"] = clients["bank01"]
     file.write_text(json.dumps(clients))
-    assert "the run in" in refused(pv4fad, copied)
+    assert "the run has bank01, bank02" in refused(pv4fad, copied)
 
 
 def test_without_a_test_split_there_is_nothing_to_score(copied, pv4fad):

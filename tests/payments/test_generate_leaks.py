@@ -18,8 +18,7 @@ from pv4fad.payments.generate import (
     leak_check,
     unexpected_leaks,
 )
-from pv4fad.payments.generate.derived import BANK_COLUMNS
-from pv4fad.payments.generate.leakcheck import ColumnLeak, average_precisions
+from pv4fad.payments.generate.leakcheck import BANK_COLUMNS, ColumnLeak, average_precisions
 
 
 @pytest.mark.parametrize("difficulty", list(Difficulty))

@@ -10,7 +10,7 @@ from tests.kit.world import make_world
 import pv4fad.protocol
 from pv4fad.protocol.compare.messages import EncryptedDigits
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
-from pv4fad.protocol.match.messages import EncryptedTable
+from pv4fad.protocol.match.messages import EncryptedTable, TablesInForce
 from pv4fad.protocol.order import (
     ROWS,
     accepted_by,
@@ -24,7 +24,7 @@ from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.score.plan import Batch, ScoringPlan
-from pv4fad.protocol.wire import Address, Message, id_of
+from pv4fad.protocol.wire import Address, Message, encode, id_of, read_header
 
 
 def test_every_kind_of_message_has_a_row():
@@ -98,8 +98,9 @@ def test_answers_about_a_broadcast_table_go_by_way_of_the_aggregator():
 
 
 def test_a_receipt_belongs_to_the_phase_of_what_it_acknowledges():
-    address = Address("bank01", PAYMENT_NETWORK, "run", "bank01", 0, 3)
-    for kind, phase in ((Roster, "propose"), (MaskedProducts, "count")):
-        assert phase_of(Receipt(address, id_of(kind, address.answer()))) == phase
-    later = Address("bank01", PAYMENT_NETWORK, "run", "broadcast", 4)
-    assert phase_of(Receipt(later, id_of(ScoreQuery, later.answer()))) == "score"
+    def phase(kind: type[Message], epoch: int = 0) -> str:
+        address = Address("bank01", PAYMENT_NETWORK, "run", "bank01", epoch, 3)
+        return phase_of(read_header(encode(Receipt(address, id_of(kind, address.answer())))))
+
+    assert (phase(Roster), phase(MaskedProducts)) == ("propose", "count")
+    assert (phase(TablesInForce, epoch=4), phase(ScoreQuery, epoch=5)) == ("match", "score")

@@ -27,8 +27,9 @@ from pv4fad.lead.refresh import drop_work_under_way, refresh
 from pv4fad.lead.score import How, score_files
 from pv4fad.lead.scoring_job import JobNotes
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.lead.train import new_document, resume, resumed_meter, stage_of, train
+from pv4fad.lead.train import new_document, resume, resumed_meter, train
 from pv4fad.parties.in_process import Observer
+from pv4fad.parties.network_stages import is_proposed, is_trained
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.payments.loading import load_transactions
 from pv4fad.protocol.roles import BANK, PAYMENT_NETWORK
@@ -142,12 +143,12 @@ class NetworkMember:
 
     def _train(self, notes: Notes, post: Post) -> Notes:
         report = partial(_report, post)
-        if notes.doing == "train" and stage_of(self._store, notes.run_id) is not None:
+        if notes.doing == "train" and is_proposed(self._store, notes.run_id):
             folder = self._run_folder(notes.run_id)
             document = folder.read()
             if document is None:
                 raise StoreError(f"{folder.path}: run.json of the run to resume is missing")
-            trained = stage_of(self._store, notes.run_id) == "Trained"
+            trained = is_trained(self._store, notes.run_id)
             if not trained or document.state != "finished":
                 federation = self._federation(notes.run_id, post)
                 resume(federation, document, resumed_meter(document, report), folder.write)
@@ -208,7 +209,7 @@ class NetworkMember:
 
     def _federation(self, run_id: str, post: Post) -> RemoteFederation:
         def is_over() -> bool:
-            trained = stage_of(self._store, run_id) == "Trained"
+            trained = is_trained(self._store, run_id)
             return trained and self._network.epoch_under_way(run_id) is None
 
         def unanswered() -> list[bytes]:

@@ -22,7 +22,6 @@ from pv4fad.deployment.party_folder import (
     NODE_KEY,
     SETTINGS_FILE,
     PartyFolder,
-    create_identity,
     settings_of,
 )
 from pv4fad.errors import DataError, ParameterError, ProtocolError, StoreError
@@ -31,6 +30,7 @@ from pv4fad.lead.bank_files import load_bank
 from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.identity import create_identity
 from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.protocol.tables import padded
 from pv4fad.protocol.wire import Address

@@ -27,7 +27,7 @@ from pv4fad.lead.asking import Batching
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.privacy.effective import default_honest_banks
-from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.identity import Identity, stored_identity
 from pv4fad.protocol.roles import BANK
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.store.disk import DiskStore
@@ -38,7 +38,6 @@ from pv4fad.validated import ValidatedModel
 
 SETTINGS_FILE, CARD_FILE = "party.toml", "card.json"
 NODE_KEY, HUB_KEY, HUB_CERTIFICATE = "keys/node", "keys/hub.key", "keys/hub.crt"
-_IDENTITY = "identity"
 
 
 class PartySettings(ValidatedModel):
@@ -185,21 +184,11 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def create_identity(store: Store) -> Identity:
-    """New keys for a new party, kept in its store."""
-    identity = Identity.generate(store.party)
-    with store.transaction() as tx:
-        if tx.get(_IDENTITY) is not None:
-            raise StoreError(f"the store of {store.party} has keys already")
-        tx.put(_IDENTITY, identity.to_bytes())
-    return identity
-
-
 def read_identity(store: Store) -> Identity:
     """The keys in a party's store."""
-    raw = store.get(_IDENTITY)
-    if raw is None:
+    identity = stored_identity(store)
+    if identity is None:
         raise StoreError(
             f"the store of {store.party} holds no keys: create it with pv4fad party init"
         )
-    return Identity.from_bytes(raw)
+    return identity

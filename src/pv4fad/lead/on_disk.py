@@ -24,6 +24,7 @@ from pv4fad.lead.prepare import TrainingRecord, prepare_run, read_training_recor
 from pv4fad.lead.score import How, Scored, score_files
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.simulate import Site
+from pv4fad.parties.network_stages import is_proposed
 from pv4fad.payments.challenge import read_partition
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.run.document import RunDocument
@@ -129,7 +130,7 @@ def _training_of_proposed_run(
         return None
     with folder.stores([PAYMENT_NETWORK], passphrase) as stores:
         store = stores[PAYMENT_NETWORK]
-        if training.stage_of(store, document.run_id) is None:
+        if not is_proposed(store, document.run_id):
             return None
         return read_training_record(store, document.run_id)
 

@@ -20,7 +20,7 @@ from pv4fad.parties.bank import Bank
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import read_ledger, set_limit
-from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.identity import Identity, create_identity, stored_identity
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
@@ -28,8 +28,6 @@ from pv4fad.run.folder import RunFolder
 from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import MemoryStore, Store
 from pv4fad.workers import WorkerPool
-
-_IDENTITY = "identity"
 
 
 def simulate(
@@ -122,13 +120,7 @@ def memory_stores(banks: Iterable[str]) -> dict[str, MemoryStore]:
 
 def _identity(store: Store) -> Identity:
     """A bank's keys, which are created on first use."""
-    with store.transaction() as tx:
-        stored = tx.get(_IDENTITY)
-        if stored is not None:
-            return Identity.from_bytes(stored)
-        identity = Identity.generate(store.party)
-        tx.put(_IDENTITY, identity.to_bytes())
-    return identity
+    return stored_identity(store) or create_identity(store)
 
 
 def _set_first_limit(store: Store, limit: Epsilon) -> None:

@@ -18,11 +18,10 @@ from pv4fad.errors import ProtocolError
 from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.prepare import NewRun
 from pv4fad.parties.in_process import Observer
-from pv4fad.parties.network_stages import stored_stage
+from pv4fad.parties.network_stages import is_trained
 from pv4fad.protocol.wire import Header
 from pv4fad.run.document import RunDocument
 from pv4fad.run.meter import Meter
-from pv4fad.store.store import Store
 
 Keep = Callable[[RunDocument], object]
 
@@ -60,12 +59,6 @@ def resumed_meter(document: RunDocument, report: Callable[..., object]) -> Meter
     return Meter(report, phases=document.phases, traffic=document.traffic)
 
 
-def stage_of(store: Store, run_id: str) -> str | None:
-    """The name of the party's stage in a run."""
-    stage = stored_stage(store, run_id)
-    return None if stage is None else type(stage).__name__
-
-
 def _carry_through(
     federation: LedFederation,
     document: RunDocument,
@@ -79,7 +72,7 @@ def _carry_through(
 
     begin(observe)
     meter.stop()
-    if stage_of(federation.payment_network.store, document.run_id) != "Trained":
+    if not is_trained(federation.payment_network.store, document.run_id):
         raise ProtocolError(f"run {document.run_id} came to a halt before the model was complete")
     finished = _with_costs(document, meter).model_copy(
         update={"state": "finished", "finished": datetime.now(UTC)}

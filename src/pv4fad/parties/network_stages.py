@@ -80,7 +80,13 @@ def stage_of(records: Records) -> Stage | None:
     return None if found is None else found.now
 
 
-def stored_stage(store: Store, run_id: str) -> Stage | None:
-    """How far a run is, from the payment network's store."""
+def is_proposed(store: Store, run_id: str) -> bool:
+    """Whether the payment network has proposed a run, from its store."""
     with store.transaction() as tx:
-        return stage_of(Records(tx, run_id))
+        return stage_of(Records(tx, run_id)) is not None
+
+
+def is_trained(store: Store, run_id: str) -> bool:
+    """Whether the model of a run exists, from the payment network's store."""
+    with store.transaction() as tx:
+        return isinstance(stage_of(Records(tx, run_id)), Trained)

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Self
+from typing import ClassVar, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from pv4fad.errors import ParameterError, ProtocolError
+from pv4fad.errors import ParameterError, ProtocolError, StoreError
 from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.randomness import secret_bytes
+from pv4fad.store.records import Record, Records
+from pv4fad.store.store import Store
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 MAX_NAME_BYTES = 128
 
-_SECRET_MAGIC = b"PV4I\x01"
 _PUBLIC_MAGIC = b"PV4P\x01"
 _SIGNED = b"pv4fad identity, version 1\x00"
 
@@ -69,8 +70,10 @@ class PublicIdentity:
 
 
 @dataclass(frozen=True)
-class Identity:
+class Identity(Record):
     """A party's own secret keys (raw bytes); belongs into its store and nowhere else."""
+
+    of_all_runs: ClassVar[bool] = True
 
     name: str
     signing_secret: bytes = field(repr=False)
@@ -97,15 +100,22 @@ class Identity:
         signature = key.sign(_statement(self.name, shown))
         return PublicIdentity(self.name, key.public_key().public_bytes_raw(), shown, signature)
 
-    def to_bytes(self) -> bytes:
-        """For the store."""
-        return _SECRET_MAGIC + self.signing_secret + self.pairwise_secret + self.name.encode()
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """From the store."""
-        name, keys = _split(data, _SECRET_MAGIC, 2 * KEY_BYTES)
-        return cls(name, keys[:32], keys[32:])
+def stored_identity(store: Store) -> Identity | None:
+    """The keys in a party's store, if there are any."""
+    with store.transaction() as tx:
+        return Records.of_party(tx).find(Identity)
+
+
+def create_identity(store: Store) -> Identity:
+    """New keys for a new party, kept in its store."""
+    identity = Identity.generate(store.party)
+    with store.transaction() as tx:
+        records = Records.of_party(tx)
+        if records.has(Identity):
+            raise StoreError(f"the store of {store.party} has keys already")
+        records.put(identity)
+    return identity
 
 
 def _statement(name: str, pairwise_key: bytes) -> bytes:

@@ -61,6 +61,11 @@ class Records:
         self.run_id = run_id
         self.epoch = epoch
 
+    @classmethod
+    def of_party(cls, tx: Transaction) -> Records:
+        """Where only records that belong to no run are kept."""
+        return cls(tx, "")
+
     def of_epoch(self, epoch: int) -> Records:
         """The records of another epoch of the same run."""
         return Records(self.tx, self.run_id, epoch)

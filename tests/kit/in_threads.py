@@ -21,7 +21,7 @@ from pv4fad.deployment.envelope import Correspondence, Fragment
 from pv4fad.deployment.exchange import Reply, Request, from_frames, to_frames
 from pv4fad.deployment.jobs import NetworkMember
 from pv4fad.deployment.members import AggregatorMember, BankMember
-from pv4fad.deployment.party_folder import create_identity, read_identity
+from pv4fad.deployment.party_folder import read_identity
 from pv4fad.deployment.relay import relay_job
 from pv4fad.deployment.station import Station
 from pv4fad.deployment.status import Status, read_status
@@ -33,6 +33,7 @@ from pv4fad.payments.challenge import transactions_file, write_partition
 from pv4fad.payments.generate import Difficulty, GeneratedTables, Settings, generate_tables
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import set_limit
+from pv4fad.protocol.identity import create_identity
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.tables import padded
 from pv4fad.run.scoring_record import ScoringRecord

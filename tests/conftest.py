@@ -5,9 +5,22 @@ import sys
 import pytest
 from hypothesis import settings
 
+from pv4fad.detection import local_model
+
 # No test is timed: a busy machine must not make one fail.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_local_models():
+    """One copy of the local model's forests instead of four: every prepared run fits five models.
+
+    `tests/detection` and processes that tests start have all copies.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_model, "COPIES", 1)
+        yield
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.metrics import average_precision_score
-from tests.evaluation.scored_run import votes, write_data, write_run
+from tests.kit.scored_run import votes, write_data, write_run
 
 from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Evaluation, measure
 from pv4fad.evaluation.scored import default_predictions

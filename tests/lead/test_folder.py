@@ -6,7 +6,7 @@ from functools import cache
 from math import exp
 
 import pytest
-from tests.lead.small_federation import PASSPHRASE, write_two_banks
+from tests.kit.small_federation import PASSPHRASE, write_two_banks
 
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.forest.paper import MESSAGE_FEATURES

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.lead.small_federation import PASSPHRASE, telling_tables
+from tests.kit.small_federation import PASSPHRASE, telling_tables
 
 from pv4fad.cli.learned import VOTES_TELL
 from pv4fad.cli.main import main

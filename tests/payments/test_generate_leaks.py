@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
-from tests.payments.generated import leaks
+from tests.kit.generated import leaks
 
 from pv4fad.payments.generate import (
     Difficulty,

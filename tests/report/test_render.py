@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.page_parser import Seen
+from tests.kit.report_page import Seen
 
 from pv4fad.report import render
 from pv4fad.report.canvas import Box, Dot, Figure, Label, Line

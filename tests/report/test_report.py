@@ -7,16 +7,15 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from tests.evaluation.scored_run import (
+from tests.kit.kinds import kinds_in_code
+from tests.kit.report_page import FIGURES, HOSTILE, LONG, PASSPHRASE, Seen
+from tests.kit.scored_run import (
     finished_document,
     predictions,
     votes,
     write_data,
     write_run,
 )
-from tests.report.conftest import HOSTILE, LONG, PASSPHRASE
-from tests.report.page_parser import Seen
-from tests.test_docs import kinds_in_code
 
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.payments.features import FeatureTable
@@ -30,7 +29,6 @@ from pv4fad.run.scoring_record import ScoringRecord, write_record
 
 VOTES_TELL = "Vote totals, for each side of every payment. They tell kinds of accounts apart"
 WEAK = "An ε above 2, or none, protects a single record little."
-FIGURES = {"precision-recall", "training", "training-bytes", "scoring", "scoring-bytes"}
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,15 @@
-"""A page as a reader of HTML takes it."""
+"""What the tests of the report put on a page, and how they read it."""
 
 from html.parser import HTMLParser
 
+PASSPHRASE = "correct horse battery"
+HOSTILE = '"><script>document.title="owned"</script><img src=https://example.org/x onerror=a()>'
+LONG = "M" * 3000
+FIGURES = {"precision-recall", "training", "training-bytes", "scoring", "scoring-bytes"}
+
 
 class Seen(HTMLParser):
-    """Elements, attributes and text."""
+    """Elements, attributes and text as a reader of HTML takes them."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)

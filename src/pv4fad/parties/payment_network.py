@@ -112,7 +112,7 @@ class PaymentNetwork(Party):
             proposals = propose(parameters, keys, data.tables, _partners(parameters), run)
             return self._begin(Proposed(()), proposals, run)
 
-    def rematch(
+    def match(
         self,
         parameters: RunParameters,
         tables: Mapping[str, TableAccounts],

@@ -8,7 +8,7 @@ from tests.kit.class_world import make_class_world
 from tests.kit.world import make_world
 
 import pv4fad.protocol
-from pv4fad.protocol.compare.messages import EncryptedDigits
+from pv4fad.protocol.compare.messages import EncryptedDigits, LabelMasks
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.match.messages import EncryptedTable, TablesInForce
 from pv4fad.protocol.order import (
@@ -17,6 +17,7 @@ from pv4fad.protocol.order import (
     chain_of,
     messages_of,
     phase_of,
+    receivers_of,
 )
 from pv4fad.protocol.propose.inputs import match_parameters
 from pv4fad.protocol.propose.messages import Roster, RunProposal
@@ -49,6 +50,18 @@ def test_nobody_takes_messages_from_its_own_role(role):
     """Banks in particular: what they tell each other, the payment network relays."""
     assert accepted_by(role)
     assert all(role not in senders for senders in accepted_by(role).values())
+
+
+def test_a_run_is_proposed_to_everybody_and_masks_go_where_the_labels_belong():
+    """The aggregator knows a run from training: a further match is not proposed to it."""
+    released, sealed = (make_world(1, n_banks=2, model=model) for model in ("released", "sealed"))
+    banks = ["bank01", "bank02"]
+    assert receivers_of(sealed.parameters, RunProposal) == [AGGREGATOR, *banks]
+    assert receivers_of(sealed.parameters, LabelMasks) == banks
+    assert receivers_of(released.parameters, LabelMasks) == [PAYMENT_NETWORK]
+    accounts = {bank.name: bank.n_accounts for bank in sealed.federation.banks}
+    match, _ = match_parameters(sealed.parameters, sealed.data.tables, accounts, 1)
+    assert receivers_of(match, RunProposal) == receivers_of(match, TablesInForce) == banks
 
 
 def test_a_chain_is_the_roster_the_blocks_and_the_products():

@@ -57,6 +57,7 @@ from pv4fad.protocol.count.state import ReleasedCounts
 from pv4fad.protocol.match.messages import BlindedIndicators, TablesInForce
 from pv4fad.protocol.match.network import put_in_force
 from pv4fad.protocol.match.state import MatchesInForce, MatchKind
+from pv4fad.protocol.order import receivers_of
 from pv4fad.protocol.parameters import RunParameters, table_epoch
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.propose.messages import BankKeys, RunProposal
@@ -109,10 +110,10 @@ class PaymentNetwork(Party):
                 )
             keys = generate_keys(parameters.match_ring, relinearisation=True)
             keep_input(data, parameters, run)
-            proposals = propose(parameters, keys, data.tables, _partners(parameters), run)
+            proposals = propose(parameters, keys, data.tables, run)
             return self._begin(Proposed(()), proposals, run)
 
-    def rematch(
+    def match(
         self,
         parameters: RunParameters,
         tables: Mapping[str, TableAccounts],
@@ -135,7 +136,7 @@ class PaymentNetwork(Party):
             else:
                 keys = with_keys_in_use(training).get(NetworkKeys).pair(parameters.match_ring)
             run.put(MatchKind(replace))
-            proposals = propose(parameters, keys, tables, _partners(parameters), run)
+            proposals = propose(parameters, keys, tables, run)
             return self._begin(Proposed(()), proposals, run)
 
     def next_epoch(self, run_id: str) -> int:
@@ -280,7 +281,7 @@ class PaymentNetwork(Party):
             expect(sender == AGGREGATOR, message, "a bank answers with its keys")
             expect_receipt_of(RunProposal, message)
         answered = (*answered, sender)
-        if len(answered) < len(_partners(parameters)):
+        if len(answered) < len(receivers_of(parameters, RunProposal)):
             run.put(NetworkStage(Proposed(answered)))
             return []
         run.tx.acknowledge(_beginning(run, Proposed(answered)))
@@ -329,7 +330,8 @@ class PaymentNetwork(Party):
         in_force = put_in_force(run)
         forget_all_but(in_force, run.of_epoch(0))
         run.put(NetworkStage(Settling(())))
-        return [TablesInForce(like.onward(bank), in_force) for bank in parameters_of(run).banks]
+        receivers = receivers_of(parameters_of(run), TablesInForce)
+        return [TablesInForce(like.onward(bank), in_force) for bank in receivers]
 
     def _settle(
         self, message: Receipt, run: Records, answered: tuple[str, ...]
@@ -364,12 +366,6 @@ class PaymentNetwork(Party):
         else:
             batch.put(NetworkStage(Scoring(after, sums_left)))
         return messages
-
-
-def _partners(parameters: RunParameters) -> list[str]:
-    """Who is proposed a match: the aggregator knows the run from training."""
-    others = [AGGREGATOR] if parameters.purpose == "training" else []
-    return [*others, *parameters.banks]
 
 
 def _beginning(run: Records, stage: Stage) -> str:

@@ -141,6 +141,12 @@ def accepted_by(role: str) -> dict[type[Message], tuple[str, ...]]:
     return {kind: tuple(sorted(roles)) for kind, roles in taken.items()}
 
 
+def receivers_of(scope: RunParameters | Batch, kind: type[Message]) -> list[str]:
+    """The names of all parties that a kind of message goes to."""
+    roles = [row.receiver for row in rows_of(scope) if row.message is kind]
+    return [name for role in roles for name in (scope.banks if role == B else [role])]
+
+
 def chain_of(scope: RunParameters | Batch, bank: str) -> tuple[Step, ...]:
     """The chain of a bank."""
     return tuple(

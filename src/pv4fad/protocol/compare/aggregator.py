@@ -19,6 +19,7 @@ from pv4fad.protocol.compare.steps import (
     thresholds,
 )
 from pv4fad.protocol.count.state import SumsSoFar
+from pv4fad.protocol.order import receivers_of
 from pv4fad.protocol.propose.state import PublicKeys
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.state import parameters_of
@@ -76,5 +77,5 @@ def send_masks(like: Address, run: Records) -> list[LabelMasks]:
     # Nothing needs these again; with the payment network's records they would tell the sums,
     # and the masks the labels.
     run.delete(SumsSoFar, Blinding, MaskBlock)
-    receivers = list(parameters.banks) if parameters.mode == "sealed" else [PAYMENT_NETWORK]
+    receivers = receivers_of(parameters, LabelMasks)
     return [LabelMasks(like.onward(receiver), np.concatenate(masks)) for receiver in receivers]

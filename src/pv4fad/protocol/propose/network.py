@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from pv4fad.protocol.count.state import OwnSums
 from pv4fad.protocol.identity import PublicIdentity
 from pv4fad.protocol.match.network import place_accounts
 from pv4fad.protocol.match.state import MatchesInForce
+from pv4fad.protocol.order import receivers_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
@@ -38,7 +39,6 @@ def propose(
     parameters: RunParameters,
     keys: KeyPair,
     tables: Mapping[str, TableAccounts],
-    receivers: Sequence[str],
     run: Records,
 ) -> list[RunProposal]:
     """Step 1: keys and placed accounts are kept, the proposals go out."""
@@ -57,7 +57,7 @@ def propose(
             keys.public.data,
             relinearisation,
         )
-        for receiver in receivers
+        for receiver in receivers_of(parameters, RunProposal)
     ]
 
 

@@ -156,8 +156,8 @@ def class_records(records: dict[tuple[int, int], int], bank: int) -> BankRecords
 
 
 @cache
-def trained_class_world(seed: int, **options) -> ClassWorld:
-    """One training for all tests that only ask."""
+def trained_class_world(*, seed: int, **options) -> ClassWorld:
+    """One training for all tests that only ask; the same options in the same order."""
     world = make_class_world(seed, **options)
     world.train()
     return world

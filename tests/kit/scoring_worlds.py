@@ -26,7 +26,7 @@ TRAIN_ROWS = 60  # of 120: so some accounts of the others are new
 
 
 @cache
-def trained(seed: int, **options: object) -> World:
+def trained(*, seed: int, **options: object) -> World:
     """Not to be used itself: `again` gives a copy."""
     world = make_world(seed, train_rows=TRAIN_ROWS, **options)
     world.train()

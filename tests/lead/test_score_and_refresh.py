@@ -28,6 +28,8 @@ from pv4fad.protocol.score.state import KnownBits, LayersAnswered, Questions
 from pv4fad.run.meter import Meter
 from pv4fad.store.store import MemoryStore
 
+pytestmark = pytest.mark.xdist_group("trained worlds")
+
 
 class Killed(BaseException):
     """The process dies."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.kit.class_world import MODES, ONE, make_class_world
+from tests.kit.class_world import MODES, ONE, make_class_world, trained_class_world
 from tests.kit.world import KnownNoiseBank
 
 from pv4fad.errors import ParameterError, ProtocolError
@@ -11,19 +11,22 @@ from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import decode, encode
 from pv4fad.workers import WorkerPool
 
+pytestmark = pytest.mark.xdist_group("trained worlds")
+
+# Those with `fine` cells are the worlds of `test_questions`, trained once for both.
 CASES = [
-    (1, "routed", "fine", "class"),
-    (1, "mixed", "coarse", "class"),
-    (2, "mixed", "fine", "ordinary"),
-    (3, "routed", "coarse", "ordinary"),
-    (2, "broadcast", "fine", "class"),
+    {"n_banks": 1},
+    {"n_banks": 2, "mode": "mixed"},
+    {"n_banks": 3, "mode": "broadcast"},
+    {"n_banks": 2, "mode": "mixed", "absent": "ordinary"},
+    {"n_banks": 1, "mode": "mixed", "counted": "coarse"},
+    {"n_banks": 3, "counted": "coarse", "absent": "ordinary"},
 ]
 
 
-@pytest.mark.parametrize(("n_banks", "mode", "counted", "absent"), CASES)
-def test_counts_equal_those_of_a_trusted_third_party(n_banks, mode, counted, absent):
-    world = make_class_world(1, n_banks=n_banks, mode=mode, counted=counted, absent=absent)
-    world.train()
+@pytest.mark.parametrize("options", CASES, ids=lambda one: "-".join(map(str, one.values())))
+def test_counts_equal_those_of_a_trusted_third_party(options):
+    world = trained_class_world(seed=5, **options)
     assert world.true_counts().any()
     assert np.array_equal(world.counts(), world.true_counts())
 

@@ -22,6 +22,7 @@ from tests.kit.round_recording import (
     recorded,
     world_with_noise,
 )
+from tests.kit.scoring_worlds import again
 from tests.kit.uniformity import are_uniform_and_fresh
 from tests.kit.views import (
     envelope,
@@ -55,6 +56,8 @@ from pv4fad.protocol.score.state import Totals
 from pv4fad.protocol.state import Proposal
 from pv4fad.protocol.wire import Message, decode
 from pv4fad.store.records import Records
+
+pytestmark = pytest.mark.xdist_group("recorded runs")
 
 
 @pytest.fixture(scope="module")
@@ -246,10 +249,9 @@ def test_an_answer_that_is_made_anew_has_new_masks(run, view):
     assert are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
 
 
-def test_no_mask_of_answers_is_used_twice_and_all_are_bound_to_the_parameters(monkeypatch):
+def test_no_mask_of_answers_is_used_twice_and_all_are_bound_to_the_parameters(run, monkeypatch):
     """Two answers under one mask would tell their difference."""
-    world, _ = world_with_noise(3)
-    world.train()
+    world = again(run.world)
     made = spy_on_masks(monkeypatch, pv4fad.protocol.score.bank)
     for _ in range(2):
         world.ask(questions_of(world), ASKED)

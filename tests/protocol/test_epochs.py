@@ -22,12 +22,12 @@ N_NEW = 10
 @pytest.fixture
 def world() -> ClassWorld:
     """Two banks, a table for each and a broadcast table; training knows 30 of 40 accounts."""
-    return again(trained_class_world(13, mode="mixed", n_new=N_NEW))
+    return again(trained_class_world(seed=13, mode="mixed", n_new=N_NEW))
 
 
 @pytest.fixture
 def one_bank() -> ClassWorld:
-    return again(trained_class_world(13, n_banks=1, n_new=N_NEW))
+    return again(trained_class_world(seed=13, n_banks=1, n_new=N_NEW))
 
 
 def everybody(world: ClassWorld) -> np.ndarray:

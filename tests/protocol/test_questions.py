@@ -17,6 +17,8 @@ from pv4fad.protocol.score.steps import bit_queries
 from pv4fad.protocol.wire import decode
 from pv4fad.store.records import Records
 
+pytestmark = pytest.mark.xdist_group("trained worlds")
+
 OF_CLASSES = (AskedSet((2,), False), AskedSet((2,), True), AskedSet((1, 2), True))
 WITHOUT_ABSENT = (AskedSet((1,), False), AskedSet((0, 1), False))
 WORLDS = {
@@ -31,7 +33,7 @@ WORLDS = {
 def test_every_bit_equals_that_of_a_trusted_third_party(name):
     """Absent accounts, accounts of institutions outside, accounts at several banks."""
     options, sets = WORLDS[name]
-    world = trained_class_world(5, **options)
+    world = trained_class_world(seed=5, **options)
     everybody = np.arange(len(world.keys))
     atoms = world.atoms()
     assert len(set(atoms)) == (4 if options.get("absent") is None else 3)
@@ -42,7 +44,7 @@ def test_every_bit_equals_that_of_a_trusted_third_party(name):
 
 
 def test_accounts_in_one_round_can_have_different_sets():
-    world = trained_class_world(5, n_banks=1)
+    world = trained_class_world(seed=5, n_banks=1)
     accounts = np.arange(len(world.keys))
     questions = world.round(accounts, OF_CLASSES[0])
     set_of = accounts % 3
@@ -53,7 +55,7 @@ def test_accounts_in_one_round_can_have_different_sets():
 
 
 def test_a_round_without_questions_has_the_messages_of_any_other():
-    world = trained_class_world(5, n_banks=2, mode="mixed")
+    world = trained_class_world(seed=5, n_banks=2, mode="mixed")
     seen = []
     for accounts in (np.arange(0), np.arange(7)):
         sizes: list[tuple] = []
@@ -65,7 +67,7 @@ def test_a_round_without_questions_has_the_messages_of_any_other():
 
 def test_only_slots_that_are_asked_about_have_coefficients(monkeypatch):
     """Whatever the answer would be; and the constant for absent accounts counts once per table."""
-    world = trained_class_world(5, n_banks=2, mode="mixed")
+    world = trained_class_world(seed=5, n_banks=2, mode="mixed")
     asked, jobs = np.arange(0, len(world.keys), 3), []
     monkeypatch.setattr(
         network_queries, "bit_queries", lambda job: jobs.append(job) or bit_queries(job)
@@ -92,7 +94,7 @@ def test_only_slots_that_are_asked_about_have_coefficients(monkeypatch):
 
 def test_absent_and_ordinary_cannot_be_told_apart_where_they_are_the_same():
     """The banks provide no share for ordinary: shares exist for two classes only."""
-    world = trained_class_world(5, n_banks=2, mode="mixed", absent="ordinary")
+    world = trained_class_world(seed=5, n_banks=2, mode="mixed", absent="ordinary")
     assert world.parameters.sizes.n_atoms == 2
     network = world.federation.payment_network
     with network.store.transaction() as tx:
@@ -105,7 +107,7 @@ def test_absent_and_ordinary_cannot_be_told_apart_where_they_are_the_same():
 
 
 def test_nobody_is_asked_about_twice_in_a_round():
-    world = trained_class_world(5, n_banks=1)
+    world = trained_class_world(seed=5, n_banks=1)
     with pytest.raises(OrderError, match="twice in one round"):
         world.ask(np.array([0, 1, 0]), OF_CLASSES[0])
 
@@ -148,7 +150,7 @@ def test_votes_cannot_be_asked_of_a_model_with_released_labels():
 
 
 def test_votes_cannot_be_asked_of_a_model_that_has_counts():
-    world = trained_class_world(5, n_banks=1)
+    world = trained_class_world(seed=5, n_banks=1)
     data = ScoringInput(np.zeros((1, 1), np.int32), world.account_keys[:1], np.zeros((1, 2), int))
     with pytest.raises(OrderError, match="not scored in this way"):
         world.federation.payment_network.score(world.parameters.run_id, data)

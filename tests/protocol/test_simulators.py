@@ -36,6 +36,8 @@ from pv4fad.protocol.score.state import Totals
 from pv4fad.randomness import secret_residues
 from pv4fad.store.records import Records
 
+pytestmark = pytest.mark.xdist_group("recorded runs")
+
 
 @pytest.fixture(scope="module")
 def run():

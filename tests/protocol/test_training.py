@@ -20,7 +20,7 @@ CASES = [
     (2, "routed", 2, "released"),
     (2, "broadcast", 1, "sealed"),
     (5, "routed", 1, "released"),
-    (5, "broadcast", 2, "sealed"),
+    (3, "broadcast", 2, "sealed"),
 ]
 
 

@@ -13,7 +13,10 @@ from tests.kit.views import envelope
 from tests.kit.world import match_accounts, secret_key_of
 
 from pv4fad.errors import BudgetError, DataError, OrderError
+from pv4fad.protocol.match.state import BankShares, OpenedBlock, PlacedTable
+from pv4fad.protocol.propose.state import NetworkKeys, OwnKeys, PublicKeys
 from pv4fad.protocol.score.inputs import AskedSet
+from pv4fad.store.records import Records
 
 ASKED = AskedSet((1, 2), True)
 N_NEW = 10
@@ -85,33 +88,37 @@ def test_after_a_bank_changed_its_records_a_new_match_tells(world):
         assert key not in bank.store._records.values()
 
 
-def records(party) -> set[str]:
-    """The names of a party's records, without its journal."""
-    return set(party.store.keys("run/"))
+JOIN = (NetworkKeys, PublicKeys, OwnKeys, PlacedTable, OpenedBlock, BankShares)
+
+
+def kept(party, run_id: str, epoch: int = 0) -> set[type]:
+    """The keys and parts of a join that a party has, of one match."""
+    with party.store.transaction() as tx:
+        records = Records(tx, run_id, epoch)
+        return {kind for kind in JOIN if records.has(kind) or any(records.places(kind))}
+
+
+def epochs(party, run_id: str) -> set[int]:
+    """The matches after training that a party has anything of."""
+    with party.store.transaction() as tx:
+        return Records(tx, run_id).epochs()
 
 
 def test_old_joins_and_keys_are_forgotten(one_bank):
     federation, run_id = one_bank.federation, one_bank.parameters.run_id
     network, (bank,) = federation.payment_network, federation.banks
     keys = one_bank.account_keys
-    at_first = records(network), records(bank)
-    secrets = {name.rsplit("/", 1)[-1] for name in records(network) | records(bank)}
-    assert {"secret key", "own secret key"} <= secrets
+    assert kept(network, run_id) | kept(bank, run_id) == set(JOIN)
     match_accounts(one_bank, keys[::2], replace=False)
-    assert records(network) > at_first[0]
+    assert PlacedTable in kept(network, run_id, epoch=1)
     match_accounts(one_bank, keys, replace=False)
     # The second delta took the place of the first.
     for party in (network, bank):
-        assert not party.store.keys(f"run/{run_id}/epoch/1/")
-        assert party.store.keys(f"run/{run_id}/epoch/2/")
+        assert epochs(party, run_id) == {2}
     match_accounts(one_bank, keys, replace=True)
     for party in (network, bank):
-        assert not party.store.keys(f"run/{run_id}/epoch/2/")
-        left = {name.removeprefix(f"run/{run_id}/").split("/")[0] for name in records(party)}
-        assert not left & {
-            "secret key", "own secret key", "public key", "own public key", "relinearisation key",
-            "table", "ids", "opened", "shares",
-        }  # fmt: skip
+        assert epochs(party, run_id) == {3}
+        assert not kept(party, run_id)
     bits = one_bank.ask(everybody(one_bank), ASKED)
     assert np.array_equal(bits, one_bank.true_bits(everybody(one_bank), ASKED))
 

@@ -59,6 +59,10 @@ class ClassWorld:
             return self.records.get((bank, bare), -1)
         return max((atom for (_, b), atom in self.records.items() if b == bare), default=-1)
 
+    def bank_records(self, bank: int) -> BankRecords:
+        """The account file of a bank."""
+        return class_records(self.records, bank)
+
     def true_counts(self) -> np.ndarray:
         return trusted_counts(self.counted, self.atoms(), self.data.sets[0])
 

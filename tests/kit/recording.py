@@ -20,7 +20,7 @@ from tests.kit.world import KnownNoiseBank, World, make_world
 from pv4fad.parties.party import Party
 from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.wire import Address, Message, decode, encode
-from pv4fad.store.records import R
+from pv4fad.store.records import R, Records
 from pv4fad.store.store import MemoryStore
 
 
@@ -73,9 +73,16 @@ def party_with(party: Party, records: dict[str, bytes]) -> Party:
     """The party with another store."""
     clone = copy(party)
     vars(clone).pop("handle", None)
-    clone.store = MemoryStore(party.name)
-    clone.store._records = dict(records)
+    clone.store = MemoryStore(party.name, records)
     return clone
+
+
+def record_in(
+    records: dict[str, bytes], run_id: str, kind: type[R], *place: str | int, epoch: int = 0
+) -> R | None:
+    """A record among those of a store as they were at some time."""
+    with MemoryStore("", records).transaction() as tx:
+        return Records(tx, run_id, epoch).find(kind, *place)
 
 
 def small_world(seed: int) -> tuple[World, np.ndarray]:
@@ -109,9 +116,9 @@ def record(recording: Recording) -> None:
         handle = party.handle
 
         def wrapper(data: bytes) -> list[bytes]:
-            before = dict(party.store._records)
+            before = party.store.snapshot()
             replies = handle(data)
-            after = dict(party.store._records)
+            after = party.store.snapshot()
             recording.events.append(Event(data, type(decode(data)), party, before, after, replies))
             return replies
 

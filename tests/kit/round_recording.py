@@ -66,10 +66,10 @@ def recorded(seed: int) -> RecordedRound:
         world.parameters.run_id,
         questions_of(world),
     )
-    questions, before = world.round(asked, ASKED), dict(network.store._records)
+    questions, before = world.round(asked, ASKED), network.store.snapshot()
     batch, queries = network.score(run_id, questions)
     assert batch == BATCH
-    after = dict(network.store._records)
+    after = network.store.snapshot()
     recording.begun = Begun(b"", Message, network, before, after, queries, questions, run_id)
     world.federation.deliver(queries)
     assert np.array_equal(network.bits(run_id, batch), world.true_bits(asked, ASKED))

@@ -38,7 +38,7 @@ def again(
     *,
     copies: bool = True,
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
-    store_of: Callable[[str], MemoryStore] = MemoryStore,
+    store_of: Callable[..., MemoryStore] = MemoryStore,
 ) -> AnyWorld:
     """The parties anew, as after a restart, around their stores or around copies of them."""
     federation, pool = world.federation, world.federation.payment_network.pool
@@ -46,9 +46,7 @@ def again(
     def store(before: MemoryStore) -> MemoryStore:
         if not copies:
             return before
-        copy = store_of(before.party)
-        copy._records = dict(before._records)
-        return copy
+        return store_of(before.party, before.snapshot())
 
     banks = [
         Bank(

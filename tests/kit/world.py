@@ -80,6 +80,10 @@ class World:
         """A record of a party."""
         return stored(party.store, self.parameters.run_id, kind, *place, epoch=epoch)
 
+    def bank_records(self, bank: int) -> BankRecords:
+        """The account file of a bank."""
+        return bank_records(self.case, bank)
+
     def labels(self) -> np.ndarray:
         """The labels, from the shares of payment network and banks, or as released."""
         if self.parameters.mode == "released":

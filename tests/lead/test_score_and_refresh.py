@@ -23,9 +23,11 @@ from pv4fad.lead.asking import Scoring
 from pv4fad.lead.refresh import Matching, refresh
 from pv4fad.lead.scoring_job import UNKNOWN, BatchAnswers, JobNotes, RoundAsked, ScoringNotes
 from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.protocol.propose.state import NetworkKeys
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.protocol.score.state import KnownBits, LayersAnswered, Questions
 from pv4fad.run.meter import Meter
+from pv4fad.store.records import Records
 from pv4fad.store.store import MemoryStore
 
 pytestmark = pytest.mark.xdist_group("trained worlds")
@@ -40,15 +42,19 @@ class MortalStore(MemoryStore):
 
     deadly = True
 
+    def __init__(self, *what) -> None:
+        super().__init__(*what)
+        self.committed = self.snapshot()
+
     def _commit(self) -> None:
-        changed = self._before != self._records
+        before, self.committed = self.committed, self.snapshot()
         super()._commit()
-        if changed and MortalStore.deadly:
+        if before != self.committed and MortalStore.deadly:
             raise Killed
 
     def _rollback(self) -> None:
         # What was committed stays, whatever happens to the process.
-        if self._before is not self._records:
+        if self.snapshot() != self.committed:
             super()._rollback()
 
 
@@ -426,8 +432,9 @@ def test_killed_after_every_write_a_refresh_is_made_once_and_old_keys_are_gone(d
     deadly.setattr(MortalStore, "deadly", False)
     assert network.matches(run_id) == [1]
     for bank, key in zip(world.federation.banks, old, strict=True):
-        assert key not in bank.store._records.values()
-    assert f"run/{run_id}/secret key" not in network.store._records
+        assert not any(key in one for one in bank.store.snapshot().values())
+    with network.store.transaction() as tx:
+        assert not Records(tx, run_id).has(NetworkKeys)
     votes = voting(world, case, batch_size=60)(run_of(world))
     assert np.array_equal(votes, expected_votes(world, case))
 

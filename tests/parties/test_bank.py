@@ -76,17 +76,16 @@ def test_a_run_beyond_the_budget_is_refused_when_it_is_proposed(run, monkeypatch
     """Before any work: not even keys are made."""
     event = proposal(run)
     party = with_limit(event, limit)
-    before = dict(party.store._records)
+    before = party.store.snapshot()
     monkeypatch.setattr(pv4fad.protocol.propose.bank, "generate_keys", None)
     with pytest.raises(BudgetError, match=r"needs ε = 1, but .* is left .*set-limit"):
         party.handle(event.data)
-    assert party.store._records == before
+    assert party.store.snapshot() == before
 
 
 def test_a_bank_that_has_set_no_limit_joins_nothing(run):
     event = proposal(run)
-    party = event.party()
-    party.store._records.clear()
+    party = party_with(event.receiver, {})
     with pytest.raises(BudgetError, match="has not set a limit"):
         party.handle(event.data)
 
@@ -147,7 +146,7 @@ def test_noise_is_drawn_once_for_a_run(run):
     first = party.handle(event.data)
     assert drawn == [1]
     party._noise = lambda parameters: drawn.append(2) or np.ones(parameters.sizes.n_sums, np.int64)
-    restarted = party_with(party, party.store._records)
+    restarted = party_with(party, party.store.snapshot())
     assert party.handle(event.data) == restarted.handle(event.data) == first
     assert first[-1] in restarted.unanswered()
     with pytest.raises(OrderError):
@@ -166,7 +165,7 @@ def test_a_death_before_the_commit_spends_nothing_and_sends_nothing(run, monkeyp
         patch.setattr(party.store, "_commit", killed)
         with pytest.raises(KeyboardInterrupt):
             party.handle(event.data)
-    assert party.store._records == event.before
+    assert party.store.snapshot() == event.before
     assert ledger_of(party).spent == 0
 
 
@@ -176,10 +175,10 @@ def test_a_release_that_another_run_left_no_budget_for_is_refused(run):
     party = event.party()
     with party.store.transaction() as tx:
         spend(tx, Expense("another", Fraction(1, 2), 1, "unit", "per-bank", "file", NOW, 1))
-    before = dict(party.store._records)
+    before = party.store.snapshot()
     with pytest.raises(BudgetError, match=r"0\.5 of this bank's limit 1 is left"):
         party.handle(event.data)
-    assert party.store._records == before
+    assert party.store.snapshot() == before
 
 
 # Noise.
@@ -216,12 +215,12 @@ def test_the_noise_is_drawn_anew_and_is_off_only_if_the_run_says_so(run):
 def test_a_bank_with_more_accounts_than_declared_does_not_join(run):
     event = proposal(run)
     party = event.party()
-    records = party._records
+    records = run.world.bank_records(0)
     ids = tuple(f"X{i}".encode() for i in range(1025))
-    party._records = replace(records, qualified_ids=ids, bare_ids=ids)
+    party.replace_records(replace(records, qualified_ids=ids, bare_ids=ids))
     with pytest.raises(ParameterError, match="declared"):
         party.handle(event.data)
-    assert party.store._records == event.before
+    assert party.store.snapshot() == event.before
 
 
 @pytest.mark.parametrize("kind", [EncryptedTable, MaskedProducts])
@@ -229,10 +228,10 @@ def test_the_account_file_may_not_change_during_a_match(run, kind):
     """Blocks of one table would show two versions, and the ledger would name the wrong one."""
     event = run.of(kind, "bank01")[-1]
     party = event.party()
-    party.replace_records(replace(party._records, fingerprint="version 2"))
+    party.replace_records(replace(run.world.bank_records(0), fingerprint="version 2"))
     with pytest.raises(DataError, match="account file"):
         party.handle(event.data)
-    assert party.store._records == event.before
+    assert party.store.snapshot() == event.before
 
 
 # Labels.

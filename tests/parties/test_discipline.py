@@ -79,7 +79,7 @@ def refuses(event: Event, data: bytes, error: type[Exception], match: str = ".")
     party = event.party()
     with pytest.raises(error, match=match):
         party.handle(data)
-    assert party.store._records == event.before
+    assert party.store.snapshot() == event.before
 
 
 @by_name
@@ -87,7 +87,7 @@ def test_a_repeated_message_gets_the_stored_bytes_and_changes_nothing(run, kind)
     for event in run.of(kind):
         party = party_with(event.receiver, event.after)
         assert party.handle(event.data) == event.replies
-        assert party.store._records == event.after
+        assert party.store.snapshot() == event.after
 
 
 @by_name
@@ -99,7 +99,7 @@ def test_a_repeated_id_with_other_content_is_refused(run, kind):
         other = changed(event.message, of="something else")
     with pytest.raises(OrderError, match="other content"):
         party.handle(other)
-    assert party.store._records == event.after
+    assert party.store.snapshot() == event.after
 
 
 def any_order(first: Event, second: Event) -> bool:
@@ -151,7 +151,7 @@ def test_a_message_after_its_time_changes_nothing(run, receiver):
         for later in mine[number + 1 :]:
             party = later.party()
             assert party.handle(earlier.data) in (earlier.replies, [])
-            assert party.store._records == later.before
+            assert party.store.snapshot() == later.before
 
 
 @by_name
@@ -366,14 +366,14 @@ def test_the_receipt_of_the_last_sums_may_be_late_but_only_once_and_only_that_on
     late = [e for e in receipts if e.message.address.epoch == 0][-1]
     party = late.party()
     assert len(party.handle(sums.data)) == (model_of(run) == "sealed")
-    after = dict(party.store._records)
+    after = party.store.snapshot()
     with pytest.raises(ProtocolError):
         party.handle(changed(late.message, table_id="bank02"))
     with pytest.raises(ProtocolError):
         party.handle(changed(late.message, sender="bank03"))
     with pytest.raises(ProtocolError):
         party.handle(changed(late.message, epoch=1))
-    assert party.store._records == after
+    assert party.store.snapshot() == after
     assert party.handle(late.data) == []
 
 

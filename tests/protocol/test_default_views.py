@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from tests.kit.forest_case import UNKNOWN
-from tests.kit.recording import Recording, spy_on_masks
+from tests.kit.recording import Recording, record_in, spy_on_masks
 from tests.kit.round_recording import (
     ASKED,
     BATCH,
@@ -108,12 +108,9 @@ def bits_of_one_bank(run, answers):
     )
 
     def offsets(records: dict[str, bytes]) -> np.ndarray | int:
-        party = asked.party()
-        party.store._records = dict(records)
-        with party.store.transaction() as tx:
-            batch = Records(tx, parameters.run_id, BATCH)
-            found = batch.find(Totals, here.table_id, here.index)
-            return 0 if found is None else found.totals.astype(np.int64).ravel()
+        place = (here.table_id, here.index)
+        found = record_in(records, parameters.run_id, Totals, *place, epoch=BATCH)
+        return 0 if found is None else found.totals.astype(np.int64).ravel()
 
     added = offsets(asked.after) - offsets(asked.before)
     return ((added + reply.residues.astype(np.int64)) % parameters.plain_modulus)[np.newaxis]

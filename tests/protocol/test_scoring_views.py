@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tests.kit.recording import Event, Recording, record, spy_on_masks
+from tests.kit.recording import Event, Recording, record, record_in, spy_on_masks
 from tests.kit.scoring_worlds import again, expected_votes, rows_of, trained
 from tests.kit.uniformity import are_uniform_and_fresh
 from tests.kit.views import (
@@ -181,11 +181,8 @@ def votes_of_one_bank(run, answers):
     )
 
     def offsets(records: dict[str, bytes]) -> np.ndarray | int:
-        party = asked.party()
-        party.store._records = dict(records)
-        with party.store.transaction() as tx:
-            found = Records(tx, run_id, BATCH).find(Totals, here.table_id, here.index)
-            return 0 if found is None else found.totals.astype(np.int64).ravel()
+        found = record_in(records, run_id, Totals, here.table_id, here.index, epoch=BATCH)
+        return 0 if found is None else found.totals.astype(np.int64).ravel()
 
     added = offsets(asked.after) - offsets(asked.before)
     return ((added + reply.residues.astype(np.int64)) % t).reshape(LAYERS, -1)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.kit.recording import record_in
 from tests.kit.round_recording import (
     ASKED,
     opened_queries,
@@ -34,7 +35,6 @@ from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.score.state import Totals
 from pv4fad.randomness import secret_residues
-from pv4fad.store.records import Records
 
 pytestmark = pytest.mark.xdist_group("recorded runs")
 
@@ -79,8 +79,7 @@ def own_part(run, table_id: str) -> np.ndarray:
     """What the payment network added up for a table from its own values, before any answer."""
     run_id = run.world.parameters.run_id
     parts = [
-        _totals(event, event.after, run_id, table_id)
-        - _totals(event, event.before, run_id, table_id)
+        _totals(event.after, run_id, table_id) - _totals(event.before, run_id, table_id)
         for event in queries_sent(run)
         for query in event.answers()
         if isinstance(query, ScoreQuery) and query.address.table_id == table_id
@@ -89,11 +88,8 @@ def own_part(run, table_id: str) -> np.ndarray:
     return np.asarray(sum(parts))
 
 
-def _totals(event, records: dict[str, bytes], run_id: str, table_id: str) -> np.ndarray | int:
-    party = event.party()
-    party.store._records = dict(records)
-    with party.store.transaction() as tx:
-        found = Records(tx, run_id, 1).find(Totals, table_id, 0)
+def _totals(records: dict[str, bytes], run_id: str, table_id: str) -> np.ndarray | int:
+    found = record_in(records, run_id, Totals, table_id, 0, epoch=1)
     return 0 if found is None else found.totals.astype(np.int64).ravel()
 
 

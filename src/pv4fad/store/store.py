@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -206,12 +206,16 @@ class Store(ABC):
 
 
 class MemoryStore(Store):
-    """A store that lasts as long as the process."""
+    """A store that lasts as long as the process; it may begin with the records of another."""
 
-    def __init__(self, party: str) -> None:
+    def __init__(self, party: str, records: Mapping[str, bytes] | None = None) -> None:
         super().__init__(party)
-        self._records: dict[str, bytes] = {}
+        self._records: dict[str, bytes] = dict(records or {})
         self._before: dict[str, bytes] = {}
+
+    def snapshot(self) -> dict[str, bytes]:
+        """All records as they are now, replies included."""
+        return dict(self._records)
 
     def _read(self, key: str) -> bytes | None:
         return self._records.get(key)

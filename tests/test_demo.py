@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.report.test_report import FIGURES
+from tests.kit.report_page import FIGURES
 
 from pv4fad.cli.demo import MARK, steps
 from pv4fad.run.scoring_record import read_record

@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -10,13 +9,12 @@ from pathlib import Path
 import click
 import pytest
 import typer.main
+from tests.kit.kinds import kinds_in_code
 
-import pv4fad.protocol
 from pv4fad.cli.main import app
 from pv4fad.protocol.order import ROWS
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
-from pv4fad.protocol.wire import Message
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -146,16 +144,6 @@ def test_functions_in_the_protocol_table_exist():
     assert len(names) > 20
     for name in names:
         assert callable(resolve(f"pv4fad.{name}")), name
-
-
-def kinds_in_code() -> set[str]:
-    for module in pkgutil.walk_packages(pv4fad.protocol.__path__, "pv4fad.protocol."):
-        importlib.import_module(module.name)
-    return {
-        cls.kind
-        for cls in Message.__subclasses__()
-        if cls.__module__.startswith("pv4fad.protocol.")
-    }
 
 
 def test_the_message_table_lists_exactly_the_kinds_of_messages():

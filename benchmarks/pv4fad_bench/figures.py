@@ -5,25 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from jinja2 import ChoiceLoader, PackageLoader
+
 from pv4fad.report.canvas import (
     LEFT,
     RIGHT,
+    Dot,
     Figure,
+    Label,
+    Line,
     Scale,
+    Shape,
     columns_of_grid,
-    label,
     rows_of_grid,
     short,
     ticks,
 )
-from pv4fad.report.html_file import html_file
-from pv4fad.report.markup import Markup, join, tag
-from pv4fad.report.tables import table
+from pv4fad.report.render import ENVIRONMENT, render_page
 from pv4fad.report.words import size_text
 from pv4fad_bench.scaling import SCORE, TRAIN, ScalingReport
 from pv4fad_bench.table import LABELS, RowResult
 from pv4fad_bench.whole import WholeJob
 
+_PAGES = ENVIRONMENT.overlay(
+    loader=ChoiceLoader([PackageLoader("pv4fad_bench"), PackageLoader("pv4fad.report")])
+)
 _PITCH, _TOP, _BOTTOM = 150, 62.0, 150.0
 
 HOW_IT_COMPARES = (
@@ -44,14 +50,14 @@ def words_of(name: str) -> str:
 
 def scaling_figure(report: ScalingReport) -> Figure:
     """CPU seconds against every size, one panel below the other; linear axes."""
-    parts: list[Markup] = []
+    shapes: list[Shape] = []
     for series, kind in enumerate((TRAIN, SCORE)):
-        parts += [
-            tag("path", d=f"M{LEFT + 120 * series} 12h24", class_=f"line s{series}"),
-            label(LEFT + 120 * series + 30, 16, kind),
+        shapes += [
+            Line(f"M{LEFT + 120 * series} 12h24", f"line s{series}"),
+            Label(LEFT + 120 * series + 30, 16, kind),
         ]
-    parts.append(label(4, 36, "CPU seconds of all parties, and fitted exponents", kind="tick"))
-    said = []
+    shapes.append(Label(4, 36, "CPU seconds of all parties, and fitted exponents", kind="tick"))
+    panels = []
     for number, (varied, exponents) in enumerate(report.exponents.items()):
         points = [point for point in report.points if point.varied == varied]
         top, bottom = _TOP + _PITCH * number, _BOTTOM + _PITCH * number
@@ -59,29 +65,22 @@ def scaling_figure(report: ScalingReport) -> Figure:
         x_marks = ticks(max(point.size for point in points), most=5)
         y_marks = ticks(max(max(point.cpu_s.values()) for point in points), most=4)
         x, y = Scale(x_marks[-1], LEFT, RIGHT - 6), Scale(y_marks[-1], bottom, top)
-        parts += [
-            label(LEFT, top - 8, f"{words_of(varied)}: {words}"),
-            rows_of_grid(y, y_marks),
-            columns_of_grid(x, x_marks, top, bottom),
+        shapes += [
+            Label(LEFT, top - 8, f"{words_of(varied)}: {words}"),
+            *rows_of_grid(y, y_marks),
+            *columns_of_grid(x, x_marks, top, bottom),
         ]
         for series, kind in enumerate((TRAIN, SCORE)):
             path = "L".join(f"{x(point.size)} {y(point.cpu_s[kind])}" for point in points)
-            parts.append(tag("path", d=f"M{path}", class_=f"line s{series}"))
-            parts += [
-                tag(
-                    "circle",
-                    tag("title", f"{point.size:,}: {point.cpu_s[kind]:.1f} s"),
-                    cx=x(point.size),
-                    cy=y(point.cpu_s[kind]),
-                    r=3,
-                    class_=f"dot s{series}",
-                )
-                for point in points
-            ]
-        said.append(f"{words_of(varied)}: {words}")
-    description = "Fitted exponents of the cost. " + "; ".join(said) + "."
+            shapes.append(Line(f"M{path}", f"line s{series}"))
+            for point in points:
+                title = f"{point.size:,}: {point.cpu_s[kind]:.1f} s"
+                place = (x(point.size), y(point.cpu_s[kind]))
+                shapes.append(Dot(*place, 3, title, f"dot s{series}"))
+        panels.append(f"{words_of(varied)}: {words}")
+    description = "Fitted exponents of the cost. " + "; ".join(panels) + "."
     height = _BOTTOM + _PITCH * (len(report.exponents) - 1) + 30
-    return Figure("scaling", "How the cost grows", description, height, join(parts))
+    return Figure("scaling", "How the cost grows", description, height, tuple(shapes))
 
 
 HEADINGS = (
@@ -181,20 +180,14 @@ def details(results: Sequence[RowResult]) -> tuple[Detail, ...]:
 def table_page(results: Sequence[RowResult]) -> str:
     """The table as a file that can be read alone."""
     machine = ", ".join(f"{name} {value}" for name, value in results[0].machine.items())
-    setting = results[0].setting
-    return html_file(
-        "PV4FAD: the paper's table, side by side",
-        tag("h1", "The paper's table, side by side"),
-        tag("p", HOW_IT_COMPARES),
-        tag("p", f"Machine: {machine}. Scale: {setting.scale:g}."),
-        table(HEADINGS, map(table_cells, results), numbers=range(len(HEADINGS))),
-        *(
-            join(
-                [
-                    tag("h2", one.title),
-                    table(one.headings, one.rows, numbers=range(len(one.headings))),
-                ]
-            )
-            for one in details(results)
-        ),
+    return render_page(
+        "paper_table.html",
+        environment=_PAGES,
+        title="PV4FAD: the paper's table, side by side",
+        how_it_compares=HOW_IT_COMPARES,
+        machine=machine,
+        scale=f"{results[0].setting.scale:g}",
+        headings=HEADINGS,
+        rows=[table_cells(result) for result in results],
+        details=details(results),
     )

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.hashing.cuckoo import place
 from pv4fad.hashing.keyed import hash_accounts
+from pv4fad.hashing.placement import place
 from pv4fad.he.keys import Decryptor
 from pv4fad.he.ring import Ring
 from pv4fad.protocol.count.steps import masked_products

@@ -18,11 +18,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.forest.build import build_forest
-from pv4fad.forest.counts import green_labels
 from pv4fad.forest.decisions import decision_sets
-from pv4fad.forest.pairs import choose_pairs
+from pv4fad.forest.pairs import choose_pairs, green_labels
 from pv4fad.forest.paper import paper_counts, paper_forest
+from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.lead.payments import account_index
 from pv4fad.payments.features import FeatureTable

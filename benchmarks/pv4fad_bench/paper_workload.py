@@ -13,9 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.forest.atoms import AtomFamily, AtomSchema
-from pv4fad.forest.counts import green_labels, group_counts
 from pv4fad.forest.decisions import account_classes, decision_sets
-from pv4fad.forest.pairs import AccountIndex, CountConfig, KeptPairs, choose_pairs
+from pv4fad.forest.pairs import (
+    AccountIndex,
+    CountConfig,
+    KeptPairs,
+    choose_pairs,
+    green_labels,
+    group_counts,
+)
 from pv4fad.forest.structure import Forest, PublicSizes
 from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Side, Split
 from pv4fad.forest.trusted import TrustedThirdParty

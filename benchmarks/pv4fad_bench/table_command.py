@@ -11,7 +11,7 @@ from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out, progress_bar
 from pv4fad.files import require_writable, write_whole
-from pv4fad.report.style import drawing_style
+from pv4fad.report.render import render_drawing
 from pv4fad.report.words import size_text
 from pv4fad_bench.commands import Bar, JsonFile, ModelName, Workers, whole_numbers
 from pv4fad_bench.figures import (
@@ -118,8 +118,7 @@ def scaling(
     if json_file is not None:
         write_whole(json_file, json.dumps(report.document(), indent=2) + "\n")
     if figure_file is not None:
-        drawing = scaling_figure(report).svg(stand_alone_style=drawing_style())
-        write_whole(figure_file, f"{drawing}\n")
+        write_whole(figure_file, render_drawing(scaling_figure(report)))
     _print_scaling(report)
     if not report.passed:
         fail(WRONG, 1)

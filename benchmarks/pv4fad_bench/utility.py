@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from scipy.special import stdtrit
 
 from pv4fad import __version__
-from pv4fad.errors import DataError
-from pv4fad.evaluation.measures import ALERT_BUDGETS, at_budget, average_precision
+from pv4fad.errors import DataError, ParameterError
+from pv4fad.evaluation.measures import ALERT_BUDGETS, Interval, at_budget, average_precision
 from pv4fad.evidence.classes import ABSENT, ORDINARY
 from pv4fad.files import write_whole
 from pv4fad.payments.generate import Difficulty
@@ -229,3 +230,16 @@ class StudyFile:
                 " file"
             )
         return found
+
+
+def interval_over_seeds(values: ArrayLike) -> Interval:
+    """Mean and 95 % interval of independent repetitions, by Student's t."""
+    repetitions = np.asarray(values, dtype=np.float64)
+    if repetitions.ndim != 1 or len(repetitions) == 0:
+        raise ParameterError("an interval needs a list of values, one at least")
+    n, mean = len(repetitions), float(repetitions.mean())
+    if n == 1:
+        return Interval(mean, None, None)
+    quantile = float(stdtrit(n - 1, 0.975))
+    half = quantile * float(repetitions.std(ddof=1)) / np.sqrt(n)
+    return Interval(mean, mean - half, mean + half)

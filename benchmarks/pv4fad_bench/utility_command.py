@@ -11,7 +11,7 @@ import typer
 from rich.progress import Progress as Bars
 
 from pv4fad.cli.console import err, out, progress_bar
-from pv4fad.evaluation.measures import ALERT_BUDGETS, Interval, interval_over_seeds
+from pv4fad.evaluation.measures import ALERT_BUDGETS, Interval
 from pv4fad.files import require_writable
 from pv4fad.payments.generate import Difficulty
 from pv4fad.payments.generate.calibration import ANOMALY_RATE, PERIOD_DAYS, TRAINING_DAYS
@@ -24,6 +24,7 @@ from pv4fad_bench.utility import (
     JOINED,
     SeedResults,
     StudyFile,
+    interval_over_seeds,
     n_steps,
     study_seed,
 )

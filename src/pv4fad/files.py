@@ -62,7 +62,7 @@ def require_writable(*paths: Path | None) -> None:
 
 def _require_writable(path: Path) -> None:
     if path.is_dir():
-        raise DataError(f"{path}: is a folder; name a file")
+        raise DataError(f"{path}: is a folder; choose a file name")
     if _is_device(path):
         return
     if not path.parent.is_dir():

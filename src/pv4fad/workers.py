@@ -53,7 +53,7 @@ class WorkerPool:
         self._executor: ProcessPoolExecutor | None = None
 
     def map(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
-        """function(job) for each job, in order; `function` must be a module's own."""
+        """function(job) for each job, in order; `function` must be defined at module level."""
         if self.n_workers == 0:
             yield from map(function, jobs)
             return

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from pv4fad.cli.main import app
 from pv4fad.errors import DataError, ParameterError
+from pv4fad.report.render import render_drawing
 from pv4fad_bench import table
 from pv4fad_bench.evidence_workload import EvidenceWorkload
 from pv4fad_bench.figures import details, scaling_figure, table_cells, table_page
@@ -172,7 +173,7 @@ def test_exponents_are_the_slopes_of_the_costs():
     assert report.exponents["red_leaves"] == pytest.approx({"train": 0, "score": 2})
     figure = scaling_figure(report)
     assert "red leaves: train 0.00, score 2.00" in figure.description
-    assert figure.svg().count("<circle") == 2 * len(report.points)
+    assert render_drawing(figure).count("<circle") == 2 * len(report.points)
 
 
 def test_a_whole_job_with_two_banks_equals_the_trusted_third_party():

@@ -24,6 +24,7 @@ from pv4fad_bench.utility import (
     StudyDocument,
     StudyFile,
     evidence_rows,
+    interval_over_seeds,
     measure,
     study_seed,
 )
@@ -190,3 +191,16 @@ def test_the_command_prints_what_is_in_its_file(tmp_path):
         result.output
     )
     assert "| 0.80 |" in result.output  # hard closes four fifths of the gap
+
+
+def test_the_interval_over_seeds_is_that_of_student():
+    """Known answer: for 1, 2, 3, 4 it is 2.5 ± 3.182446·1.290994/2 (tables of t, 3 degrees)."""
+    interval = interval_over_seeds([1, 2, 3, 4])
+    assert interval.value == 2.5
+    assert interval.high == pytest.approx(2.5 + 3.182446 * 1.2909944 / 2, abs=1e-6)
+    assert interval.low == pytest.approx(2.5 - 3.182446 * 1.2909944 / 2, abs=1e-6)
+
+
+def test_one_seed_has_no_interval():
+    interval = interval_over_seeds([0.4])
+    assert (interval.value, interval.low, interval.high) == (0.4, None, None)

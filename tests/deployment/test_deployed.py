@@ -7,7 +7,7 @@ import shutil
 import sys
 
 import pytest
-from tests.deployment.deployed import PATIENCE_S, Deployment, left_behind, processes_of
+from tests.kit.deployed import PATIENCE_S, Deployment, left_behind, processes_of
 
 from pv4fad.deployment.certificates import new_node_key
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.deployment.in_threads import make_card
+from tests.kit.in_threads import make_card
 
 from pv4fad.deployment import envelope
 from pv4fad.deployment.card import federation_id, read_card, require_complete

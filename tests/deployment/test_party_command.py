@@ -11,8 +11,8 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from tests.deployment.in_threads import transactions_of, write_data
-from tests.lead.small_federation import PASSPHRASE
+from tests.kit.in_threads import transactions_of, write_data
+from tests.kit.small_federation import PASSPHRASE
 
 from pv4fad.deployment.card import PartyCard, read_card
 from pv4fad.deployment.party_folder import PartyFolder, PartySettings

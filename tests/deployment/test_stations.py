@@ -10,9 +10,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.deployment.in_threads import PAPER, ThreadFederation, transactions_of, write_data
-from tests.lead.small_federation import small_tables
-from tests.protocol.counting import count_messages
+from tests.kit.in_threads import PAPER, ThreadFederation, transactions_of, write_data
+from tests.kit.message_count import count_messages
+from tests.kit.small_federation import small_tables
 
 from pv4fad.cli.learned import VOTES_TELL, learned_lines
 from pv4fad.deployment.envelope import Correspondence, Fragment

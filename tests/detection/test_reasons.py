@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pv4fad.detection.reasons import local_reasons, usual_values
+from pv4fad.detection.local_model import local_reasons, usual_values
 
 
 class Linear:

@@ -107,5 +107,5 @@ def test_text_where_numbers_were_declared_is_refused_and_the_other_way_round():
     for missing in (None, "nan", float("nan")):
         with pytest.raises(DataError, match="is missing"):
             Numeric(0, 1).encode(np.array([0.5, missing], object))
-    with pytest.raises(DataError, match="not text"):
+    with pytest.raises(DataError, match="domain is text"):
         Categorical("ab").encode(pl.Series([1, 2]).to_numpy())

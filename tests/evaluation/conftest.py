@@ -1,10 +1,11 @@
 """A scored run, made once."""
 
 import pytest
-from tests.evaluation.scored_run import (
+from tests.kit.scored_run import (
     finished_document,
     generated,
     predictions,
+    without_line_breaks,
     write_data,
     write_run,
 )
@@ -37,10 +38,4 @@ def run(document, made, tmp_path):
 
 @pytest.fixture
 def pv4fad(command_line):
-    """The command line; what it says on standard error without line breaks."""
-
-    def call(*arguments):
-        code, out, err = command_line(*arguments)
-        return code, out, " ".join(err.split())
-
-    return call
+    return without_line_breaks(command_line)

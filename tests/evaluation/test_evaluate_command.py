@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.metrics import average_precision_score
-from tests.evaluation.scored_run import votes, write_data, write_run
+from tests.kit.scored_run import votes, write_data, write_run
 
 from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Evaluation, measure
 from pv4fad.evaluation.scored import default_predictions
@@ -176,12 +176,15 @@ def test_a_period_without_anomalies_is_named(run, tables, tmp_path, pv4fad):
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
-        (lambda table: table.head(5), "not one prediction for each transaction"),
+        (lambda table: table.head(5), "exactly one prediction for each transaction"),
         (lambda table: pl.concat([table, table.head(1)]), "each id once"),
         (lambda table: table.drop("Score"), "and Score"),
-        (lambda table: table.with_columns(Score=pl.lit(None)), "some Score is no number"),
-        (lambda table: table.with_columns(Score=pl.lit("high")), "no readable predictions"),
-        (lambda table: table.with_columns(Alert=pl.lit(2)), "some Alert is neither 0 nor 1"),
+        (
+            lambda table: table.with_columns(Score=pl.lit(None)),
+            "Score has a value that is not a number",
+        ),
+        (lambda table: table.with_columns(Score=pl.lit("high")), "the predictions cannot be read"),
+        (lambda table: table.with_columns(Alert=pl.lit(2)), "Alert has a value other than 0 and 1"),
     ],
 )
 def test_predictions_that_do_not_fit_are_refused(run, data, made, *, pv4fad, spoil, problem):

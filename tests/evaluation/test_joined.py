@@ -2,7 +2,7 @@
 
 import numpy as np
 import polars as pl
-from tests.evaluation.scored_run import write_data
+from tests.kit.scored_run import write_data
 
 from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.measures import average_precision

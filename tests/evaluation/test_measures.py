@@ -10,14 +10,13 @@ from sklearn.metrics import average_precision_score
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.evaluation.measures import (
+    Ranking,
     at_budget,
     average_precision,
     average_precision_interval,
-    interval_over_seeds,
     precision_recall_curve,
     recall_interval,
 )
-from pv4fad.evaluation.ranking import Ranking
 
 
 def labelled(max_size: int):
@@ -126,25 +125,12 @@ def test_a_bootstrap_interval_depends_on_nothing_but_its_seed():
     assert one == two
 
 
-def test_the_interval_over_seeds_is_that_of_student():
-    """Known answer: for 1, 2, 3, 4 it is 2.5 ± 3.182446·1.290994/2 (tables of t, 3 degrees)."""
-    interval = interval_over_seeds([1, 2, 3, 4])
-    assert interval.value == 2.5
-    assert interval.high == pytest.approx(2.5 + 3.182446 * 1.2909944 / 2, abs=1e-6)
-    assert interval.low == pytest.approx(2.5 - 3.182446 * 1.2909944 / 2, abs=1e-6)
-
-
-def test_one_seed_has_no_interval():
-    interval = interval_over_seeds([0.4])
-    assert (interval.value, interval.low, interval.high) == (0.4, None, None)
-
-
 @pytest.mark.parametrize(
     ("labels", "scores", "problem"),
     [
         ([0, 0], [1, 2], "nothing to find"),
         ([0, 2], [1, 2], "0 or 1"),
-        ([0, 1], [1, np.nan], "1 scores are no numbers"),
+        ([0, 1], [1, np.nan], "1 scores are not numbers"),
         ([0, 1], [1, 2, 3], "do not fit"),
     ],
 )

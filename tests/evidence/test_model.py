@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.evidence.cases import knowledge, model
+from tests.kit.evidence_cases import knowledge, model
 
 from pv4fad.detection.local_scale import HonestSample, LocalScale
 from pv4fad.errors import DataError, ParameterError

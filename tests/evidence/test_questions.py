@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.evidence.cases import classes, model, rows
+from tests.kit.evidence_cases import classes, model, rows
 
 from pv4fad.errors import DataError, OrderError, ProtocolError
 from pv4fad.evidence.questions import Questions, answers_of, nothing_known

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from pv4fad.errors import ParameterError
-from pv4fad.forest.build import build_forest
-from pv4fad.forest.config import ForestConfig
-from pv4fad.forest.random_trees import expected_red_leaves
-from pv4fad.forest.shapes import ConditionConfig, RandomShape
+from pv4fad.forest.config import ConditionConfig, ForestConfig, RandomShape
+from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.tree import BankNode, Side, Split, count_groups, count_leaves
 
 NAMES = ["score", "amount", "hour"]
@@ -113,10 +111,9 @@ def test_the_number_of_red_leaves_matches_the_formula_of_the_paper():
     config = ForestConfig(n_trees=n_trees, shape=RandomShape(height=height))
     forest = build_forest(config, names, features, seed=1)
     red = np.array([2 * count_groups(tree) for tree in forest.trees])
-    expected = expected_red_leaves(height, n_features, 2)
-    assert expected * 12 == pytest.approx(511, abs=0.5)
     mean, variance = red_leaf_moments(height, n_features, 2)
-    assert expected == pytest.approx(2 * mean)
+    expected = 2 * mean
+    assert expected * 12 == pytest.approx(511, abs=0.5)
     # The mean of 1000 trees has a standard deviation of 0.47.  5 of them: false alarm below 1e-6.
     # Choosing bank nodes with probability 1/5 or 1/7 instead of 1/6 moves the mean by 4.6 or 4.0,
     # and is noticed with probability above 0.999.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pv4fad.errors import DataError
-from pv4fad.forest.cuts import CutPoints
+from pv4fad.forest.random_trees import CutPoints
 
 
 def test_cuts_lie_in_the_range_of_the_feature_at_their_level():

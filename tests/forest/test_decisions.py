@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from pv4fad.errors import ParameterError
 from pv4fad.forest.atoms import FLAGS, schema_with_slots
-from pv4fad.forest.build import build_forest
-from pv4fad.forest.config import ForestConfig
+from pv4fad.forest.config import ConditionConfig, ForestConfig, RandomShape
 from pv4fad.forest.decisions import NOTHING, AccountSet, account_classes, decision_sets
-from pv4fad.forest.shapes import ConditionConfig, RandomShape
+from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.structure import Forest, PublicSizes
 from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Side, Split
 from pv4fad.forest.trusted import TrustedThirdParty

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pv4fad.errors import ParameterError
-from pv4fad.forest.config import ForestConfig
-from pv4fad.forest.shapes import (
+from pv4fad.forest.config import (
     BOTH_SIDES_NORMAL,
     ConditionConfig,
+    ForestConfig,
     RandomShape,
 )
 

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.forest.counts import green_labels, group_counts
-from pv4fad.forest.pairs import AccountIndex, CountConfig, choose_pairs, undersampling_rates
+from pv4fad.forest.pairs import (
+    AccountIndex,
+    CountConfig,
+    choose_pairs,
+    green_labels,
+    group_counts,
+    undersampling_rates,
+)
 
 UNBOUNDED = CountConfig(bound=1_000_000)
 

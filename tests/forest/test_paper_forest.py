@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pv4fad.forest.build import build_forest
 from pv4fad.forest.decisions import account_classes
 from pv4fad.forest.paper import MESSAGE_FEATURES, paper_counts, paper_forest
+from pv4fad.forest.random_trees import build_forest
 from pv4fad.payments.features import FEATURE_MEANINGS
 
 

@@ -12,8 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pv4fad.forest.counts import green_labels, group_counts
-from pv4fad.forest.pairs import CountConfig, choose_pairs
+from pv4fad.forest.pairs import CountConfig, choose_pairs, green_labels, group_counts
 from pv4fad.forest.tree import Side
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.forest.votes import predictions, reached_groups, vote_parts

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pv4fad.errors import ParameterError, PlacementError
-from pv4fad.hashing.cuckoo import place
 from pv4fad.hashing.keyed import AccountHashes, hash_accounts, new_hash_key, tree_of
+from pv4fad.hashing.placement import place
 from pv4fad.hashing.table_size import TableLayout
 
 
@@ -45,13 +45,6 @@ def test_placement_fails_only_if_some_bins_contain_too_many_accounts(n_accounts,
     else:
         with pytest.raises(PlacementError, match="new hash key"):
             place(hashes, trees, layout)
-
-
-def test_blocks_are_consecutive_bins():
-    layout = TableLayout(30, 1, 1, 2 * 64, 2, 64)
-    placement = place(random_hashes(30, 7), np.zeros(30, np.int64), layout)
-    blocks = [placement.accounts_of_block(block, layout) for block in range(2)]
-    assert np.array_equal(np.concatenate(blocks), placement.account_of_bin)
 
 
 def test_four_accounts_with_the_same_bins_do_not_fit():

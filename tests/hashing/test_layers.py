@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pv4fad.hashing.cuckoo import place
 from pv4fad.hashing.keyed import AccountHashes, hash_accounts, new_hash_key, tree_of
-from pv4fad.hashing.layers import BankLayers
+from pv4fad.hashing.placement import BankLayers, place
 from pv4fad.hashing.table_size import TableLayout
 
 
@@ -51,8 +50,8 @@ def test_an_account_on_both_sides_meets_itself_in_exactly_one_slot():
     placement = place(hash_accounts(network, key), tree_of(network, 12), layout)
     layers = BankLayers.of_accounts(hash_accounts(bank, key), tree_of(bank, 12), layout)
     meetings = np.zeros(len(bank), int)
-    for block, block_layers in enumerate(layers):
-        of_network = placement.accounts_of_block(block, layout)
+    blocks = placement.account_of_bin.reshape(layout.n_blocks, layout.block_size)
+    for of_network, block_layers in zip(blocks, layers, strict=True):
         same = (block_layers >= 9000) & (block_layers - 9000 == of_network)
         np.add.at(meetings, block_layers[same], 1)
     assert (meetings[:9000] == 0).all()

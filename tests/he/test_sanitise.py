@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.he.phase import centred, noise, phase, residues_of
+from tests.kit.phase import centred, noise, phase, residues_of
 
 from pv4fad.he.circuits import linear_bound
 from pv4fad.he.keys import Decryptor, Encryptor, Evaluator, SecretEncryptor, generate_keys

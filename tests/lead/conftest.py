@@ -1,7 +1,7 @@
 """The command line, called in this process."""
 
 import pytest
-from tests.lead.small_federation import PASSPHRASE, small_tables
+from tests.kit.small_federation import PASSPHRASE, small_tables
 
 
 @pytest.fixture(scope="session")

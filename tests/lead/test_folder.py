@@ -6,14 +6,14 @@ from functools import cache
 from math import exp
 
 import pytest
-from tests.lead.small_federation import PASSPHRASE, write_two_banks
+from tests.kit.small_federation import PASSPHRASE, write_two_banks
 
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.forest.paper import MESSAGE_FEATURES
 from pv4fad.lead.bank_files import bank_directory
 from pv4fad.lead.prepare import prepare_payment_network
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.payments.splits import training_split
+from pv4fad.payments.challenge import training_split
 from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.protocol.propose.inputs import run_parameters
 from pv4fad.run.document import RunDocument

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.protocol.class_world import ClassWorld, trained_class_world
-from tests.protocol.scoring_worlds import TRAIN_ROWS, again, expected_votes, rows_of, trained
-from tests.protocol.world import (
+from tests.kit.class_world import ClassWorld, trained_class_world
+from tests.kit.scoring_worlds import TRAIN_ROWS, again, expected_votes, rows_of, trained
+from tests.kit.world import (
     BICS,
     World,
     bank_name,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.lead.small_federation import PASSPHRASE, telling_tables
+from tests.kit.small_federation import PASSPHRASE, telling_tables
 
 from pv4fad.cli.learned import VOTES_TELL
 from pv4fad.cli.main import main
@@ -408,7 +408,7 @@ def test_other_banks_are_refused(copied, pv4fad):
     clients = json.loads(file.read_text())
     clients["bank03"] = clients["bank01"]
     file.write_text(json.dumps(clients))
-    assert "the run in" in refused(pv4fad, copied)
+    assert "the run has bank01, bank02" in refused(pv4fad, copied)
 
 
 def test_without_a_test_split_there_is_nothing_to_score(copied, pv4fad):

@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from tests.lead.small_federation import write_two_banks
+from tests.kit.small_federation import write_two_banks
 
 from pv4fad.errors import ParameterError
 from pv4fad.forest.atoms import schema_with_slots

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from tests.lead.small_federation import PASSPHRASE, write_two_banks
+from tests.kit.small_federation import PASSPHRASE, write_two_banks
 
 from pv4fad.cli.main import main
 from pv4fad.errors import WorkerError

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.protocol.recording import Event, Recording, changed, party_with, recorded_run
-from tests.protocol.test_default_views import recorded
+from tests.kit.recording import Event, Recording, changed, party_with, recorded_run
+from tests.kit.round_recording import recorded
 
 import pv4fad.parties.bank
 import pv4fad.protocol.count.bank

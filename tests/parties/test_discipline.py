@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.protocol.recording import Event, Recording, changed, party_with, recorded_run
-from tests.protocol.test_default_views import recorded
+from tests.kit.recording import Event, Recording, changed, party_with, recorded_run
+from tests.kit.round_recording import recorded
 
 from pv4fad.errors import CiphertextError, OrderError, ParameterError, ProtocolError, WireError
 from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels

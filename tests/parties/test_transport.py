@@ -1,8 +1,8 @@
 """The in-process transport passes bytes, keeps order, and knows who sent them."""
 
 import pytest
-from tests.protocol.class_world import make_class_world
-from tests.protocol.counting import count_messages
+from tests.kit.class_world import make_class_world
+from tests.kit.message_count import count_messages
 
 from pv4fad.errors import OrderError, ProtocolError, WireError
 from pv4fad.parties.in_process import InProcessTransport

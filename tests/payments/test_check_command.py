@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.payments.small_tables import accounts, transactions, write_small_challenge
+from tests.kit.small_tables import accounts, transactions, write_small_challenge
 
 from pv4fad.payments.challenge import write_table
 

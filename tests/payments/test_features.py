@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pv4fad.payments.features import FEATURE_MEANINGS, compute_features
 from pv4fad.payments.features.graph import GRAPH_MEANINGS
-from pv4fad.payments.features.history import EarlierRows, group_codes
+from pv4fad.payments.features.payment_log import EarlierRows, group_codes
 from pv4fad.payments.schema import TRANSACTION_SCHEMA
 
 # Features of the graph of payments have tests of their own.

@@ -9,7 +9,7 @@ import datetime as dt
 import numpy as np
 import polars as pl
 import pytest
-from tests.payments.generated import N_BANKS, N_MESSAGES, all_rows, all_rows_of, tables
+from tests.kit.generated import N_BANKS, N_MESSAGES, all_rows, all_rows_of, tables
 
 from pv4fad.payments.generate import Difficulty, Settings, calibration_facts, generate_tables
 from pv4fad.payments.generate.accounts import draw_pool

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
-from tests.payments.generated import leaks
+from tests.kit.generated import leaks
 
 from pv4fad.payments.generate import (
     Difficulty,
@@ -18,8 +18,7 @@ from pv4fad.payments.generate import (
     leak_check,
     unexpected_leaks,
 )
-from pv4fad.payments.generate.derived import BANK_COLUMNS
-from pv4fad.payments.generate.leakcheck import ColumnLeak, average_precisions
+from pv4fad.payments.generate.leakcheck import BANK_COLUMNS, ColumnLeak, average_precisions
 
 
 @pytest.mark.parametrize("difficulty", list(Difficulty))

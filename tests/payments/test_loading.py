@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.payments.small_tables import accounts, transactions, write_small_challenge
+from tests.kit.small_tables import accounts, transactions, write_small_challenge
 
 from pv4fad.errors import DataError
 from pv4fad.payments.challenge import write_table

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.payments.small_tables import transactions
+from tests.kit.small_tables import transactions
 
 N_ROWS = 5_000_000
 N_ACCOUNTS = 300_000

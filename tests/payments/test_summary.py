@@ -4,7 +4,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from tests.payments.small_tables import transactions, write_small_challenge
+from tests.kit.small_tables import transactions, write_small_challenge
 
 from pv4fad.payments.challenge import write_partition
 from pv4fad.payments.loading import load_partition

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tests.protocol.class_world import MODES, ONE, make_class_world
-from tests.protocol.world import KnownNoiseBank
+from tests.kit.class_world import MODES, ONE, make_class_world
+from tests.kit.world import KnownNoiseBank
 
 from pv4fad.errors import ParameterError, ProtocolError
 from pv4fad.protocol.count.messages import NoisyCounts

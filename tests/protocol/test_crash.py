@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.protocol.crashing import Kill, close, create_stores, open_world, train_or_resume
-from tests.protocol.test_training import check_equal_to_the_trusted_third_party
+from tests.kit.crashing import Kill, close, create_stores, open_world, train_or_resume
+from tests.kit.world import check_equal_to_the_trusted_third_party
 
 from pv4fad.privacy.ledger import read_ledger
 
 # New processes that have imported everything, but share no state with any before them.
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["tests.protocol.crashing"])
+SERVER.set_forkserver_preload(["tests.kit.crashing"])
 
 
 def process_ends(folder: Path, model: str, kill: Kill | float | None) -> int:

@@ -6,17 +6,24 @@ every role of ciphertext, and must then fail.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from tests.forest.conftest import UNKNOWN
-from tests.protocol.class_world import ONE, ClassWorld, make_class_world
-from tests.protocol.recording import Event, Recording, record, spy_on_masks
-from tests.protocol.test_views import (
-    bank_key,
+from tests.kit.forest_case import UNKNOWN
+from tests.kit.recording import Recording, spy_on_masks
+from tests.kit.round_recording import (
+    ASKED,
+    BATCH,
+    opened_queries,
+    queries_sent,
+    query_ciphertexts,
+    questions_of,
+    recorded,
+    world_with_noise,
+)
+from tests.kit.uniformity import are_uniform_and_fresh
+from tests.kit.views import (
     envelope,
     indicator_ciphertexts,
     no_flood,
@@ -25,15 +32,12 @@ from tests.protocol.test_views import (
     noise_is_the_flood,
     noisy_sums,
     of_kind,
-    opened,
     opened_indicators,
     opened_products,
     product_ciphertexts,
     sent_with,
     sums_per_bank,
 )
-from tests.protocol.uniformity import are_uniform_and_fresh
-from tests.protocol.world import KnownNoiseBank
 
 import pv4fad.he.sanitise
 import pv4fad.protocol.count.bank
@@ -45,77 +49,12 @@ from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySum
 from pv4fad.protocol.count.state import SumsSoFar
 from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import digest_of
-from pv4fad.protocol.score.inputs import AskedSet, Round
+from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.score.state import Totals
 from pv4fad.protocol.state import Proposal
 from pv4fad.protocol.wire import Message, decode
 from pv4fad.store.records import Records
-
-ASKED = AskedSet((1, 2), True)
-BATCH = 1
-
-
-def world_with_noise(seed: int) -> tuple[ClassWorld, np.ndarray]:
-    """Two banks, a table for each and a broadcast table, with noise that the test knows."""
-    world = make_class_world(
-        seed, mode="mixed", epsilon=ONE, honest_banks=2, bank_class=KnownNoiseBank
-    )
-    rng = np.random.default_rng(seed)
-    noise = rng.integers(-20, 21, (2, world.parameters.sizes.n_sums))
-    for bank, share in zip(world.federation.banks, noise, strict=True):
-        bank.chosen_noise = share
-    return world, noise.sum(axis=0)
-
-
-def questions_of(world: ClassWorld) -> np.ndarray:
-    """Every second account: both tables have slots that ask and slots that do not."""
-    return np.arange(0, len(world.keys), 2)
-
-
-@dataclass(frozen=True)
-class Begun(Event):
-    """The payment network begins a round: no message, but queries in answer."""
-
-    questions: Round = field(repr=False)
-    run_id: str
-
-    def replayed(self) -> list[Message]:
-        return [decode(one) for one in self.party().score(self.run_id, self.questions)[1]]
-
-
-@dataclass
-class RecordedRound(Recording):
-    """A training, and a round of questions."""
-
-    begun: Begun = field(init=False)
-
-
-@cache
-def recorded(seed: int) -> RecordedRound:
-    """Training, then a round of questions."""
-    recording = RecordedRound(*world_with_noise(seed))
-    record(recording)
-    world = recording.world
-    world.train()
-    network, run_id, asked = (
-        world.federation.payment_network,
-        world.parameters.run_id,
-        questions_of(world),
-    )
-    questions, before = world.round(asked, ASKED), dict(network.store._records)
-    batch, queries = network.score(run_id, questions)
-    assert batch == BATCH
-    after = dict(network.store._records)
-    recording.begun = Begun(b"", Message, network, before, after, queries, questions, run_id)
-    world.federation.deliver(queries)
-    assert np.array_equal(network.bits(run_id, batch), world.true_bits(asked, ASKED))
-    return recording
-
-
-def queries_sent(run: RecordedRound) -> list[Event]:
-    """Where the payment network sends a query: when it begins, and after an answer."""
-    return [run.begun, *sent_with(run, ScoreQuery)]
 
 
 @pytest.fixture(scope="module")
@@ -145,16 +84,6 @@ def test_kinds_order_and_sizes_of_messages_do_not_depend_on_anybodys_data(run):
 
 
 # What a party opens, as rows of residues.
-
-
-def query_ciphertexts(run, answers):
-    message = of_kind(answers, ScoreQuery)
-    return message.ciphertexts, bank_key(run, message.address.receiver)
-
-
-def opened_queries(run, answers):
-    """Z of every slot, at a bank."""
-    return opened(*query_ciphertexts(run, answers))
 
 
 def answered(run, answers):

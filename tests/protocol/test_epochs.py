@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.protocol.class_world import ClassWorld, class_records, trained_class_world
-from tests.protocol.recording import Recording, record
-from tests.protocol.scoring_worlds import again
-from tests.protocol.test_views import envelope
-from tests.protocol.world import match_accounts, secret_key_of
+from tests.kit.class_world import ClassWorld, class_records, trained_class_world
+from tests.kit.recording import Recording, record
+from tests.kit.scoring_worlds import again
+from tests.kit.views import envelope
+from tests.kit.world import match_accounts, secret_key_of
 
 from pv4fad.errors import BudgetError, DataError, OrderError
 from pv4fad.protocol.match.network import JOIN

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.forest.conftest import UNKNOWN
-from tests.protocol.recording import Recording, recorded_run
-from tests.protocol.test_training import check_equal_to_the_trusted_third_party
-from tests.protocol.test_views import bank_key
-from tests.protocol.world import bank_name, make_world
+from tests.kit.forest_case import UNKNOWN
+from tests.kit.recording import Recording, recorded_run
+from tests.kit.views import bank_key
+from tests.kit.world import (
+    bank_name,
+    check_equal_to_the_trusted_third_party,
+    make_world,
+)
 
 from pv4fad.he.keys import Decryptor
 from pv4fad.he.ring import Ring

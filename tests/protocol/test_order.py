@@ -4,8 +4,8 @@ import importlib
 import pkgutil
 
 import pytest
-from tests.protocol.class_world import make_class_world
-from tests.protocol.world import make_world
+from tests.kit.class_world import make_class_world
+from tests.kit.world import make_world
 
 import pv4fad.protocol
 from pv4fad.protocol.compare.messages import EncryptedDigits, LabelMasks

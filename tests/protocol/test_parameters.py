@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.protocol.world import make_world
+from tests.kit.world import make_world
 
 from pv4fad.errors import ParameterError
 from pv4fad.hashing.keyed import tree_of

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.protocol.class_world import make_class_world, trained_class_world
-from tests.protocol.recording import changed
-from tests.protocol.scoring_worlds import TRAIN_ROWS, again, rows_of, trained
-from tests.protocol.world import scoring_input
+from tests.kit.class_world import make_class_world, trained_class_world
+from tests.kit.recording import changed
+from tests.kit.scoring_worlds import TRAIN_ROWS, again, rows_of, trained
+from tests.kit.world import scoring_input
 
 from pv4fad.errors import OrderError, ProtocolError
 from pv4fad.evidence.trusted import trusted_bits

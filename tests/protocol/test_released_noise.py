@@ -10,9 +10,9 @@ from math import exp, sqrt
 
 import numpy as np
 import pytest
-from tests.protocol.class_world import ONE, make_class_world
-from tests.protocol.recording import Recording, record
-from tests.protocol.test_views import of_kind, sent_with
+from tests.kit.class_world import ONE, make_class_world
+from tests.kit.recording import Recording, record
+from tests.kit.views import of_kind, sent_with
 
 import pv4fad.parties.bank
 from pv4fad.protocol.count.bank import draw_noise

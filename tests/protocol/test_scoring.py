@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.protocol.scoring_worlds import TRAIN_ROWS, again, expected_votes, rows_of, trained
-from tests.protocol.world import (
+from tests.kit.scoring_worlds import TRAIN_ROWS, again, expected_votes, rows_of, trained
+from tests.kit.world import (
     World,
     bank_records,
     match_accounts,

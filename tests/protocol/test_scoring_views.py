@@ -10,9 +10,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tests.protocol.recording import Event, Recording, record, spy_on_masks
-from tests.protocol.scoring_worlds import again, expected_votes, rows_of, trained
-from tests.protocol.test_views import (
+from tests.kit.recording import Event, Recording, record, spy_on_masks
+from tests.kit.scoring_worlds import again, expected_votes, rows_of, trained
+from tests.kit.uniformity import are_uniform_and_fresh
+from tests.kit.views import (
     envelope,
     no_flood,
     no_mask,
@@ -22,8 +23,7 @@ from tests.protocol.test_views import (
     opened,
     sent_with,
 )
-from tests.protocol.uniformity import are_uniform_and_fresh
-from tests.protocol.world import World, scoring_input
+from tests.kit.world import World, scoring_input
 
 import pv4fad.he.sanitise
 import pv4fad.protocol.score.bank

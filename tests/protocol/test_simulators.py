@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.protocol.test_default_views import (
+from tests.kit.round_recording import (
     ASKED,
-    noisy_sums,
-    opened_products,
     opened_queries,
     queries_sent,
     questions_of,
     recorded,
 )
-from tests.protocol.test_views import envelope, of_kind, sent_with
-from tests.protocol.uniformity import is_uniform
+from tests.kit.uniformity import is_uniform
+from tests.kit.views import envelope, noisy_sums, of_kind, opened_products, sent_with
 
 from pv4fad.he.keys import Encryptor, Evaluator, PublicKey
 from pv4fad.he.ring import Ring

@@ -4,9 +4,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.protocol.world import MODES, KnownNoiseBank, make_world
+from tests.kit.world import (
+    MODES,
+    KnownNoiseBank,
+    check_equal_to_the_trusted_third_party,
+    make_world,
+)
 
-from pv4fad.protocol.propose.state import StoredTrees
 from pv4fad.workers import WorkerPool
 
 # Two banks with a table for each and a broadcast table: `test_views`.  Everything: slow, below.
@@ -18,20 +22,6 @@ CASES = [
     (5, "routed", 1, "released"),
     (5, "broadcast", 2, "sealed"),
 ]
-
-
-def check_equal_to_the_trusted_third_party(world, noise=None) -> None:
-    counts = world.oracle.counts(world.pairs)
-    labels = world.oracle.red_labels(counts, noise)
-    assert np.array_equal(world.counts(), counts[:, :-1])
-    assert np.array_equal(world.labels(), labels)
-    assert labels.any()
-    assert not labels.all()
-    network = world.federation.payment_network
-    green = world.oracle.green_labels(world.case.codes, world.case.labels, (1, 2))
-    trees = world.record(network, StoredTrees).trees()
-    assert np.array_equal(trees.green_labels, green)
-    assert trees.forest == world.case.forest
 
 
 @pytest.mark.parametrize(("n_banks", "mode", "n_sets", "model"), CASES)

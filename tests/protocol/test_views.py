@@ -7,18 +7,32 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.he.phase import phase
-from tests.protocol.recording import Recording, recorded_run, small_world, spy_on_masks
-from tests.protocol.test_training import check_equal_to_the_trusted_third_party
-from tests.protocol.uniformity import are_uniform_and_fresh, is_uniform
+from tests.kit.recording import Recording, recorded_run, small_world, spy_on_masks
+from tests.kit.uniformity import are_uniform_and_fresh, is_uniform
+from tests.kit.views import (
+    envelope,
+    indicator_ciphertexts,
+    network_key,
+    no_flood,
+    no_mask,
+    no_residues,
+    noise_is_the_flood,
+    noisy_sums,
+    of_kind,
+    opened,
+    opened_indicators,
+    opened_products,
+    product_ciphertexts,
+    sent_with,
+    sums_per_bank,
+)
+from tests.kit.world import check_equal_to_the_trusted_third_party
 
 import pv4fad.he.sanitise
 import pv4fad.protocol.compare.aggregator
 import pv4fad.protocol.count.bank
 import pv4fad.protocol.count.steps
 import pv4fad.protocol.match.steps
-from pv4fad.he.keys import Decryptor, SecretKey
-from pv4fad.he.ring import Ring
 from pv4fad.protocol.compare.messages import BlindedSums, LabelMasks, SharedLabels
 from pv4fad.protocol.compare.state import Blinding, LabelShare, MaskBlock, MaskedLeaves
 from pv4fad.protocol.compare.steps import masked_leaves
@@ -26,7 +40,7 @@ from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.count.state import OwnSums, SumsSoFar
 from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import digest_of
-from pv4fad.protocol.propose.state import CountedAccounts, NetworkKeys, OwnKeys
+from pv4fad.protocol.propose.state import CountedAccounts
 from pv4fad.protocol.state import Proposal
 
 
@@ -37,11 +51,6 @@ def run() -> Recording:
 
 def test_the_run_that_is_looked_at_gives_the_right_model(run):
     check_equal_to_the_trusted_third_party(run.world, run.injected)
-
-
-def envelope(message, size):
-    address = message.address
-    return (message.kind, address.sender, address.receiver, address.table_id, address.index, size)
 
 
 def test_kinds_order_and_sizes_of_messages_do_not_depend_on_anybodys_data(run):
@@ -57,57 +66,13 @@ def test_kinds_order_and_sizes_of_messages_do_not_depend_on_anybodys_data(run):
 # What a party opens, as rows of residues.  Each function takes the answers that carry it.
 
 
-def of_kind(answers, kind):
-    (found,) = (message for message in answers if isinstance(message, kind))
-    return found
-
-
-def network_key(run) -> SecretKey:
-    network = run.world.federation.payment_network
-    return run.world.record(network, NetworkKeys).secret_key(run.world.parameters.match_ring)
-
-
-def bank_key(run, name: str) -> SecretKey:
-    (bank,) = (one for one in run.world.federation.banks if one.name == name)
-    return run.world.record(bank, OwnKeys).secret_key(run.world.parameters.share_ring)
-
-
-def opened(ciphertexts, secret: SecretKey) -> np.ndarray:
-    ring, decryptor = Ring.of(secret.ring), Decryptor(secret)
-    return np.stack([decryptor.decrypt(ring.load(one, 1)) for one in ciphertexts])
-
-
-def indicator_ciphertexts(run, answers):
-    return of_kind(answers, BlindedIndicators).indicators, network_key(run)
-
-
-def product_ciphertexts(run, answers):
-    message = of_kind(answers, MaskedProducts)
-    return message.ciphertexts, bank_key(run, message.address.receiver)
-
-
 def label_ciphertexts(run, answers):
     return (of_kind(answers, SharedLabels).ciphertext,), network_key(run)
-
-
-def opened_indicators(run, answers):
-    """u_k, every bin and atom, at the payment network."""
-    return opened(*indicator_ciphertexts(run, answers))
-
-
-def opened_products(run, answers):
-    """Every slot of every masked product, at a bank."""
-    return opened(*product_ciphertexts(run, answers))
 
 
 def label_share(run, answers):
     """label − b in every slot, used or not, at the payment network."""
     return opened(*label_ciphertexts(run, answers))
-
-
-def noisy_sums(run, answers):
-    """What the aggregator gets from one bank."""
-    return of_kind(answers, NoisySums).residues[np.newaxis]
 
 
 def masked_leaf_sums(run, answers):
@@ -116,27 +81,6 @@ def masked_leaf_sums(run, answers):
     p, n_path = run.before(event, OwnSums).p, run.before(event, CountedAccounts).n_path
     blinded = of_kind(answers, BlindedSums).residues
     return masked_leaves(blinded, p, n_path, run.world.parameters.plain_modulus).reshape(1, -1)
-
-
-def sums_per_bank(run, answers):
-    """V_j + p_j: what payment network and aggregator together know of one bank's sums."""
-    v, t = noisy_sums(run, answers), run.world.parameters.plain_modulus
-    return (v + own_share_for(run, of_kind(answers, NoisySums).address.sender)) % np.uint64(t)
-
-
-def own_share_for(run, bank: str) -> np.ndarray:
-    """p_j: by how much the payment network's share grew while it served bank j."""
-    t = np.uint64(run.world.parameters.plain_modulus)
-    mine = [event for event in run.events if event.message.address.sender == bank]
-    mine = [event for event in mine if event.receiver.name == "payment-network"]
-    mine = [event for event in mine if event.message.address.epoch == 0]  # of training
-    before, after = (run.before(event, OwnSums).p for event in (mine[1], mine[-1]))
-    return ((after + t - before) % t).ravel()
-
-
-def sent_with(run, kind):
-    """The events whose answers carry this kind of message."""
-    return [event for event in run.events if any(isinstance(one, kind) for one in event.answers())]
 
 
 VIEWS = {
@@ -189,18 +133,6 @@ RETURNED = {
 }
 
 
-def noise_is_the_flood(run, ciphertexts, secret: SecretKey, circuit: str) -> bool:
-    """The phases fill the range of the flood evenly: at least 16384 of them in 256 cells."""
-    ring, flood = Ring.of(secret.ring), run.world.parameters.bounds[circuit].flood
-    scale = ring.plain_modulus * 2.0**flood.range_bits
-    for dropped in ring.primes[1 : flood.n_primes]:
-        scale /= dropped
-    phases = np.concatenate([phase(ring.load(one, 1), secret) for one in ciphertexts[:2]])
-    fractions = (phases.astype(float) / scale + 1) / 2
-    inside = np.clip(fractions, 0, 1 - 1e-12)
-    return is_uniform((inside * 2**20).astype(np.int64), 2**20)
-
-
 @pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
 def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
     kind, circuit = RETURNED[returned]
@@ -209,18 +141,6 @@ def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
 
 
 # Without a mask.
-
-
-def no_residues(modulus, n):
-    return np.zeros(n, np.uint64)
-
-
-def no_mask(*_, n, **__):
-    return np.zeros(n, np.uint64)
-
-
-def no_flood(ring, flood):
-    return np.zeros((flood.n_primes, ring.degree), np.uint64)
 
 
 MASKS = {

@@ -5,8 +5,15 @@ from fractions import Fraction
 
 import polars as pl
 import pytest
-from tests.evaluation.conftest import data, document, pv4fad, tables  # noqa: F401
-from tests.evaluation.scored_run import predictions, write_data, write_run
+from tests.kit.report_page import HOSTILE, LONG, PASSPHRASE
+from tests.kit.scored_run import (
+    finished_document,
+    generated,
+    predictions,
+    without_line_breaks,
+    write_data,
+    write_run,
+)
 
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.privacy.ledger import Expense, set_limit, spend
@@ -17,10 +24,6 @@ from pv4fad.run.meter import PhaseCost, Traffic
 from pv4fad.run.scoring_record import Learned, ScoringRecord, write_record
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase
-
-PASSPHRASE = "correct horse battery"
-HOSTILE = '"><script>document.title="owned"</script><img src=https://example.org/x onerror=a()>'
-LONG = "M" * 3000
 
 
 def spoiled(transactions: pl.DataFrame) -> pl.DataFrame:
@@ -39,7 +42,27 @@ def write_ledger(folder, bank: str, run_id: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def hostile_data(tables, tmp_path_factory):  # noqa: F811
+def tables():
+    return generated()
+
+
+@pytest.fixture(scope="session")
+def document(tables):
+    return finished_document(tables)
+
+
+@pytest.fixture(scope="session")
+def data(tables, tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("data"), tables)
+
+
+@pytest.fixture
+def pv4fad(command_line):
+    return without_line_breaks(command_line)
+
+
+@pytest.fixture(scope="session")
+def hostile_data(tables, tmp_path_factory):
     root = write_data(tmp_path_factory.mktemp("hostile"), tables)
     file = root / "scenario01" / "test" / "swift" / "swift_transaction_test_dataset.csv"
     spoiled(
@@ -49,7 +72,7 @@ def hostile_data(tables, tmp_path_factory):  # noqa: F811
 
 
 @pytest.fixture(scope="session")
-def run(document, tables, tmp_path_factory):  # noqa: F811
+def run(document, tables, tmp_path_factory):
     """With predictions, their record, and the stores of the banks."""
     made = predictions(spoiled(tables.test.transactions))
     reasons = pl.when(pl.col("Alert") == 1).then(pl.lit("the bank's record; <b>x</b> < 3"))

@@ -5,9 +5,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.report.chromium import Browser, browser, find_chromium
-from tests.report.conftest import HOSTILE
-from tests.report.test_report import FIGURES
+from tests.kit.chromium import Browser, browser, find_chromium
+from tests.kit.report_page import FIGURES, HOSTILE
 
 WINDOWS = pytest.mark.parametrize(
     ("width", "scheme"), [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")]

@@ -7,28 +7,28 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from tests.evaluation.scored_run import (
+from tests.kit.kinds import kinds_in_code
+from tests.kit.report_page import FIGURES, HOSTILE, LONG, PASSPHRASE, Seen
+from tests.kit.scored_run import (
     finished_document,
     predictions,
     votes,
     write_data,
     write_run,
 )
-from tests.report.conftest import HOSTILE, LONG, PASSPHRASE
-from tests.report.test_markup import Seen
-from tests.test_docs import kinds_in_code
 
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.payments.features import FeatureTable
 from pv4fad.privacy.effective import effective_epsilon
+from pv4fad.report.content import unusual
 from pv4fad.report.leakage import LEARNS, parties
 from pv4fad.report.page import page
-from pv4fad.report.privacy import VOTES_TELL, WEAK, epsilon_table
-from pv4fad.report.unusual import unusual
+from pv4fad.report.privacy import epsilon_rows
 from pv4fad.run.document import SCORING_IS_OUTSIDE
 from pv4fad.run.scoring_record import ScoringRecord, write_record
 
-FIGURES = {"precision-recall", "training", "training-bytes", "scoring", "scoring-bytes"}
+VOTES_TELL = "Vote totals, for each side of every payment. They tell kinds of accounts apart"
+WEAK = "An ε above 2, or none, protects a single record little."
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +88,13 @@ def test_epsilon_is_shown_with_one_honest_bank_too_and_with_what_a_guess_is_wort
             "effective_epsilon": effective_epsilon(Fraction(1), 2, 2),
         }
     )
-    words = Seen(epsilon_table(two, 3)).words
-    assert "at least H = 2 of 3 banks add their noise and keep it to themselves173.2 %" in words
-    assert "only one bank does: for its records2.2890.7 %" in words
-    one = Seen(epsilon_table(two.model_copy(update={"honest_banks": 1}), 3)).words
-    assert "only one bank" not in one
-    assert "whatever others do173.2 %" in one
+    assert epsilon_rows(two, 3) == [
+        ("at least H = 2 of 3 banks add their noise and keep it to themselves", "1", "73.2 %"),
+        ("only one bank does: for its records", "2.28", "90.7 %"),
+    ]
+    assert epsilon_rows(two.model_copy(update={"honest_banks": 1}), 3) == [
+        ("the bank of the record adds its noise, whatever others do", "1", "73.2 %")
+    ]
 
 
 @pytest.mark.parametrize(("epsilon", "weak"), [("2", False), ("2.1", True), ("none", True)])

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pv4fad.report.style import page_style
+from pv4fad.report.render import page_style
 
 _SCHEMES = dict(
     zip(
@@ -18,7 +18,9 @@ _SCHEMES = dict(
 def luminance(colour: str) -> float:
     """Relative luminance as WCAG 2 defines it."""
     parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 

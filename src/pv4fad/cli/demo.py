@@ -20,8 +20,8 @@ from pv4fad.cli.demo_steps import fresh_folder, show_and_run
 from pv4fad.cli.demo_summary import summary
 from pv4fad.cli.federation_key import federation_passphrase
 from pv4fad.evaluation.scored import default_predictions
+from pv4fad.payments.challenge import scoring_splits
 from pv4fad.payments.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
-from pv4fad.payments.splits import scoring_splits
 from pv4fad.report.content import gather
 from pv4fad.report.page import write_page
 from pv4fad.run.folder import RunFolder

@@ -16,9 +16,9 @@ from pv4fad.evaluation.evaluate import ALONE, JOINED, Detector, Evaluation, eval
 from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_predictions
 from pv4fad.files import require_new_file, write_whole
-from pv4fad.payments.splits import scoring_splits
+from pv4fad.payments.challenge import scoring_splits
 from pv4fad.report.charts import precision_recall
-from pv4fad.report.style import drawing_style
+from pv4fad.report.render import render_drawing
 from pv4fad.report.words import estimate_text, found_text
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
@@ -47,7 +47,7 @@ Joined = Annotated[
     bool,
     typer.Option(
         "--joined",
-        help="For comparison, also fit a model to everybody's data in one place. Not private.",
+        help="For comparison, also fit a model to all parties' data in one place. Not private.",
     ),
 ]
 
@@ -62,7 +62,9 @@ def command(
     joined: Joined = False,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="New SVG file: precision-recall curves."),
+        typer.Option(
+            metavar="FILE", help="Write the precision-recall curves to this new SVG file."
+        ),
     ] = None,
     scenario: Annotated[
         str | None, typer.Option(help="Which scenario, if DIR has several.")
@@ -71,7 +73,7 @@ def command(
 ) -> None:
     """Compare a run's predictions with the labels of the test split of DIR.
 
-    Average precision, what is found if somebody looks at the highest 0.05, 0.1 or 0.2 % of all
+    Average precision, what is found among the highest 0.05, 0.1 or 0.2 % of all
     transactions, and what the alerts of the run are worth: with the banks, and by the payment
     network alone. Labels are read here only.
     """
@@ -85,8 +87,7 @@ def command(
     scored.require_labels(splits[1])  # before a model is fitted
     result = evaluate(scored, splits[1], joined_scores(*splits) if joined else None)
     if plot is not None:
-        drawing = precision_recall(result.detectors).svg(stand_alone_style=drawing_style())
-        write_whole(plot, drawing + "\n")
+        write_whole(plot, render_drawing(precision_recall(result.detectors)))
     if as_json:
         print_json(_summary(document, result))
         return

@@ -40,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(bench.app, name="bench")
+bench.add_to(app)
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(party.app, name="party")

@@ -59,7 +59,10 @@ def command(
     banks: Annotated[
         int, typer.Option("--banks", min=1, max=1000, help="Banks that take part.")
     ] = 1,
-    model: Annotated[Literal["evidence", "paper"], typer.Option("--model")] = "evidence",
+    model: Annotated[
+        Literal["evidence", "paper"],
+        typer.Option("--model", help="Noisy counts, or the paper's trees."),
+    ] = "evidence",
     sets: Annotated[CountedSets, typer.Option("--sets", rich_help_panel=_DEFAULT)] = "fine",
     absent: Annotated[Absent, typer.Option("--absent", rich_help_panel=_DEFAULT)] = "class",
     scoring: Annotated[
@@ -83,7 +86,9 @@ def command(
         typer.Option("--bound", min=1, help="Most weight of one account.", rich_help_panel=_PAPER),
     ] = 1,
     epsilon: Annotated[str, typer.Option("--epsilon", help="A number, or none.")] = "1",
-    noise: Annotated[NoiseMode, typer.Option("--noise")] = "distributed",
+    noise: Annotated[
+        NoiseMode, typer.Option("--noise", help="Who adds it: all banks together, each, or none.")
+    ] = "distributed",
     honest_banks: Annotated[
         int | None,
         typer.Option("--honest-banks", min=1, help="Half of the banks if not set."),
@@ -226,7 +231,7 @@ def report(parameters: RunParameters) -> dict[str, dict[str, Any]]:
 
 def _sums(parameters: RunParameters) -> dict[str, Any]:
     sizes, t = parameters.sizes, parameters.plain_modulus
-    smaller = [one for one in PLAIN_MODULI if one < t]
+    smaller = [modulus for modulus in PLAIN_MODULI if modulus < t]
     if parameters.mode == "counts":
         model = {
             "model": "evidence",
@@ -363,7 +368,7 @@ def _lines(entries: dict[str, Any]) -> Iterator[str]:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return "; ".join(f"{name} {_text(one)}" for name, one in value.items())
+        return "; ".join(f"{name} {_text(inner)}" for name, inner in value.items())
     if isinstance(value, list):
         return ", ".join(map(_text, value))
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -372,7 +377,7 @@ def _text(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """For JSON."""
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, Size):
         return {"bytes": value.count * value.each, "count": value.count, "each": value.each}
     return asdict(value) if isinstance(value, Limited) else value

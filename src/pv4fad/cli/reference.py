@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from pv4fad.deployment.party_folder import PartySettings
-from pv4fad.forest.config import ForestConfig
+from pv4fad.forest.config import ConditionConfig, ForestConfig, RandomShape
 from pv4fad.forest.pairs import CountConfig
 from pv4fad.forest.records import SlotPredicate
-from pv4fad.forest.shapes import ConditionConfig, RandomShape
 from pv4fad.lead.settings import TrainingOptions
 from pv4fad.validated import ValidatedModel
 
@@ -68,11 +67,11 @@ def _section(model: type[ValidatedModel]) -> Iterator[str]:
 
 def _type(field: FieldInfo) -> str:
     bounds = [
-        f"{sign} {getattr(one, name)}"
-        for one in field.metadata
+        f"{sign} {getattr(rule, name)}"
+        for rule in field.metadata
         for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("min_length", "length ≥"),
                            ("max_length", "length ≤"))
-        if getattr(one, name, None) is not None
+        if getattr(rule, name, None) is not None
     ]  # fmt: skip
     return ", ".join([f"`{_name(field.annotation)}`", *bounds]).replace("|", r"\|")
 
@@ -86,7 +85,7 @@ def _name(annotation: Any) -> str:
     if origin in {Union, UnionType}:
         return " | ".join(map(_name, parts))
     if origin is tuple:
-        return f"tuple[{', '.join('...' if one is ... else _name(one) for one in parts)}]"
+        return f"tuple[{', '.join('...' if part is ... else _name(part) for part in parts)}]"
     return "None" if annotation is NoneType else str(annotation.__name__)
 
 

@@ -14,7 +14,7 @@ from pv4fad.cli.phases import cost_table, phase_display
 from pv4fad.errors import WorkerError
 from pv4fad.lead.on_disk import refresh
 from pv4fad.lead.simulate import Site
-from pv4fad.payments.splits import account_split
+from pv4fad.payments.challenge import account_split
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import REFRESH_PHASES
 

@@ -15,7 +15,7 @@ from pv4fad.cli.federation_key import federation_passphrase
 from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.files import require_new_file
-from pv4fad.payments.splits import scoring_splits
+from pv4fad.payments.challenge import scoring_splits
 from pv4fad.report.content import gather
 from pv4fad.report.page import write_page
 from pv4fad.run.folder import RunFolder
@@ -54,7 +54,7 @@ def command(
     """
     require_new_file(report)
     if predictions is not None and not predictions.is_file():
-        raise DataError(f"{predictions}: there is no such file")
+        raise DataError(f"{predictions}: no such file")
     splits = None if folder is None else scoring_splits(folder, scenario)
     content = gather(
         RunFolder(run),
@@ -70,6 +70,6 @@ def command(
 
 
 def _passphrase(key_file: Path | None) -> Passphrase | None:
-    """None if none is given: ledgers are one part of the report, so nobody is asked to type it."""
+    """None if none is given: the report can do without ledgers, so it does not ask for one."""
     given = key_file is not None or any(name.startswith(ENVIRONMENT) for name in os.environ)
     return federation_passphrase(key_file) if given else None

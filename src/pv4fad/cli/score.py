@@ -18,7 +18,7 @@ from pv4fad.lead.asking import Batching
 from pv4fad.lead.on_disk import score
 from pv4fad.lead.score import How, Scored
 from pv4fad.lead.simulate import Site
-from pv4fad.payments.splits import scoring_splits
+from pv4fad.payments.challenge import scoring_splits
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import SCORING_PHASES

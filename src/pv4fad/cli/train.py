@@ -17,7 +17,7 @@ from pv4fad.errors import ParameterError
 from pv4fad.lead.on_disk import resume, train
 from pv4fad.lead.settings import TrainingOptions, TrainingSettings, read_options
 from pv4fad.lead.simulate import Site
-from pv4fad.payments.splits import training_split
+from pv4fad.payments.challenge import training_split
 from pv4fad.privacy.effective import guessing_bound, is_weak
 from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
 from pv4fad.run.document import RunDocument

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out, print_json
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
-from pv4fad.payments.splits import scoring_splits, training_split
+from pv4fad.payments.challenge import scoring_splits, training_split
 from pv4fad.run.folder import RunFolder
 from pv4fad.verify.training import Verification
 from pv4fad.verify.training import verify as verify_run

@@ -7,7 +7,11 @@ all anomalies and its own sample of normal rows, because 0.1 % of anomalies woul
     score(x) = log-odds of p(x) + log(normal rows in a sample / normal rows)
 
 The last term turns the odds in a sample into those among all rows.  The fitted model is arrays
-(`tree_ensemble`, `model_file`); scikit-learn is needed for fitting only.
+(`tree_ensemble`), stored as a `LocalModelRecord`; scikit-learn is needed for fitting only.
+
+Its reasons are in terms of the payment network's own features (`local_reasons`).  A feature is a
+reason as far as the score would fall if it had its usual value, the median of training, and all
+others stayed as they are.
 """
 
 from __future__ import annotations
@@ -22,9 +26,9 @@ from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.model_selection import GroupKFold
 
-from pv4fad.detection.model_file import read_model, write_model
 from pv4fad.detection.tree_ensemble import MAX_DEPTH, TreeEnsemble, breadth_first
 from pv4fad.errors import DataError, ParameterError
+from pv4fad.store.records import Record, from_bytes, to_bytes
 
 Features = NDArray[np.float32]
 Labels = NDArray[np.int8]
@@ -32,6 +36,7 @@ Labels = NDArray[np.int8]
 COPIES = 4
 NORMAL_PER_ANOMALY = 30
 LEAST_NORMAL = 5_000  # in a sample: what is normal takes some rows to show, however few anomalies
+_LEAST_FALL = 0.1  # of the log-odds, to be a reason
 _TREES: dict[str, Any] = {
     "n_estimators": 25,
     "min_samples_leaf": 2,
@@ -45,8 +50,21 @@ FORESTS: tuple[Callable[[int], Any], ...] = (  # by random state
 
 
 @dataclass(frozen=True)
+class LocalModelRecord(Record):
+    """A local model as it is stored; the arrays are those of its `TreeEnsemble`."""
+
+    names: tuple[str, ...]
+    base: float
+    n_nodes: NDArray[np.int32] = field(repr=False)
+    feature: NDArray[np.int16] = field(repr=False)
+    threshold: NDArray[np.float32] = field(repr=False)
+    missing_right: NDArray[np.bool_] = field(repr=False)
+    value: NDArray[np.float64] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class LocalModel:
-    """A fitted model, or one from a file."""
+    """A fitted model, or one from a store."""
 
     names: tuple[str, ...]
     base: float  # log-odds that are added; all there is if there are no trees
@@ -95,13 +113,33 @@ class LocalModel:
         return (np.log(odds) + self.base).astype(np.float32)
 
     def to_bytes(self) -> bytes:
-        """The model as a file without code; equal models give equal bytes."""
-        return write_model(self.names, self.base, self.trees)
+        """The model as a record without code; equal models give equal bytes."""
+        trees = self.trees
+        return to_bytes(
+            LocalModelRecord(
+                self.names,
+                self.base,
+                trees.n_nodes,
+                trees.feature,
+                trees.threshold,
+                trees.missing_right,
+                trees.value,
+            )
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LocalModel:
-        """The model of a file; DataError if that is damaged, of another version, or no model."""
-        return cls(*read_model(data))
+        """The model again; StoreError if it is damaged, DataError if its arrays are no trees."""
+        stored = from_bytes(LocalModelRecord, data)
+        trees = TreeEnsemble(
+            len(stored.names),
+            stored.n_nodes,
+            stored.feature,
+            stored.threshold,
+            stored.missing_right,
+            stored.value,
+        )
+        return cls(stored.names, stored.base, trees)
 
     @classmethod
     def _fit_rows(
@@ -166,3 +204,35 @@ def _check(
         raise DataError("a feature is infinite; give NaN where a value is missing")
     if folds < 2:
         raise ParameterError(f"folds {folds}: give at least 2")
+
+
+def usual_values(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The median of each feature; 0 where it is never known."""
+    known = np.where(np.isfinite(features).any(axis=0), features, np.float32(0))
+    return np.asarray(np.nanmedian(known, axis=0), np.float32)
+
+
+def local_reasons(
+    model: LocalModel,
+    features: NDArray[np.float32],
+    usual: NDArray[np.float32],
+    most: int = 3,
+) -> list[list[str]]:
+    """For each payment up to `most` features with their values, the strongest reason first."""
+    if not len(features):
+        return []
+    score = model.score(features)
+    fall = np.empty(features.shape, np.float32)
+    for column, value in enumerate(usual):
+        changed = features.copy()
+        changed[:, column] = value
+        fall[:, column] = score - model.score(changed)
+    strongest = np.argsort(-fall, axis=1, kind="stable")[:, :most]
+    return [
+        [
+            f"{model.names[column]} {row[column]:.4g} (usually {usual[column]:.4g})"
+            for column in order
+            if falls[column] >= _LEAST_FALL
+        ]
+        for row, falls, order in zip(features, fall, strongest, strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""Feature domains: which values a feature can have, said without looking at the data.
+"""Feature domains: which values a feature can have, declared without looking at the data.
 
 A domain turns a column into *codes* 0 … n_codes−1, and groups the codes into the branches of a
 random test.  Every value has a code: numbers outside the declared range count as its nearer end,
@@ -187,7 +187,7 @@ def _numbers(column: NDArray[Any]) -> NDArray[np.float64]:
     try:
         numbers = column.astype(np.float64)
     except (TypeError, ValueError):
-        raise DataError("a value is not a number, as its domain says") from None
+        raise DataError("a value is not a number, although its domain is numeric") from None
     if np.isnan(numbers).any():  # None and "nan" of a column of objects
         raise DataError("a value is missing; give it a number of its own within the domain")
     return numbers
@@ -195,5 +195,5 @@ def _numbers(column: NDArray[Any]) -> NDArray[np.float64]:
 
 def _texts(column: NDArray[Any]) -> NDArray[np.str_]:
     if column.dtype.kind in "biuf":  # as text, 1 and 1.0 would be different categories
-        raise DataError("the values are numbers, not text, as the domain says")
+        raise DataError("the values are numbers, although the domain is text")
     return column.astype(np.str_)

@@ -48,7 +48,7 @@ class Evaluation:
     detectors: tuple[Detector, ...]
 
     def of(self, name: str) -> Detector | None:
-        return next((one for one in self.detectors if one.name == name), None)
+        return next((detector for detector in self.detectors if detector.name == name), None)
 
     def to_joined(self, detector: Detector) -> float | None:
         """Its average precision to that of everything joined; None where that is not known."""
@@ -68,9 +68,9 @@ class Evaluation:
 
     def rows(self) -> Iterator[tuple[str, tuple[AtBudget, ...]]]:
         """By number of alerts: what every detector finds."""
-        for at in zip(*(one.budgets for one in self.detectors), strict=True):
+        for at in zip(*(detector.budgets for detector in self.detectors), strict=True):
             yield f"the {at[0].alerts:,} highest scores ({at[0].share * 100:g} %)", at
-        own = tuple(one.alerts for one in self.detectors if one.alerts is not None)
+        own = tuple(d.alerts for d in self.detectors if d.alerts is not None)
         if own:
             yield f"the {own[0].alerts:,} alerts; without the banks or with all data, as many", own
 
@@ -97,7 +97,7 @@ def evaluate(
 ) -> Evaluation:
     """Measure what was predicted; DataError (naming `where`) if there is nothing to measure by.
 
-    `joined`: scores of the same transactions by somebody who has all data (`joined`).
+    `joined`: scores of the same transactions by a model that has all data (`joined`).
     """
     labels = scored.require_labels(where)
     scores = {

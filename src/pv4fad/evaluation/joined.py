@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import DataError
 from pv4fad.evidence.knowledge import own_hazard
+from pv4fad.forest.atoms import AtomSchema
 from pv4fad.lead.bank_files import bank_directory
 from pv4fad.lead.evidence_model import prepare_evidence
 from pv4fad.lead.payments import new_payments
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.features import FeatureTable, compute_features
-from pv4fad.payments.loading import ACCOUNT_KEY, load_partition
+from pv4fad.payments.loading import load_partition
 from pv4fad.payments.routing import BENEFICIARY_BANK, ORDERING_BANK, route
 from pv4fad.payments.schema import LABEL
+from pv4fad.verify.comparison import joined_atoms
 
 _SIDES = {"ordering_flag": (ORDERING_BANK, "OrderingAccount")} | {
     "beneficiary_flag": (BENEFICIARY_BANK, "BeneficiaryAccount")
@@ -37,7 +39,7 @@ def joined_scores(train: Path, test: Path) -> NDArray[np.float64]:
     if not new.accounts:
         raise DataError(f"{test}: has no accounts of banks, so there is nothing to join")
     history, transactions = known.transactions.frame, new.transactions.frame
-    accounts = {bank: one.frame for bank, one in new.accounts.items()}
+    accounts = {bank: table.frame for bank, table in new.accounts.items()}
     # A payment that began in training is routed with all its legs, as in a private run.
     columns = [name for name in history.columns if name != LABEL]
     both = pl.concat(
@@ -61,16 +63,10 @@ def _with_flags(features: FeatureTable, flags: NDArray[np.float64]) -> FeatureTa
 
 def _flags(routed: pl.DataFrame, accounts: Mapping[str, pl.DataFrame]) -> NDArray[np.float64]:
     """The number of the flag of each side's account, -1 where no bank has it."""
-    everybody = pl.concat(
-        frame.select(pl.col("Bank").cast(pl.String), "Account", flag=pl.col("Flags").to_physical())
-        for frame in accounts.values()
-    )
-    sides = [
-        routed.select(pl.col(bank).cast(pl.String).alias("Bank"), pl.col(account).alias("Account"))
-        .join(everybody, on=ACCOUNT_KEY, how="left", maintain_order="left")["flag"]
-        .cast(pl.Float64)
-        .fill_null(-1.0)
-        .to_numpy()
+    sides = (
+        routed.select(Bank=pl.col(bank).cast(pl.String), Account=account)
         for bank, account in _SIDES.values()
-    ]
-    return np.stack(sides, axis=1)
+    )
+    schema = AtomSchema()
+    flags = [joined_atoms(keys, accounts, schema)[:, 0] for keys in sides]
+    return np.stack(flags, axis=1).astype(np.float64)

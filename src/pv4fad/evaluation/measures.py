@@ -2,34 +2,111 @@
 
 average precision   Σ (recall_i - recall_{i-1})·precision_i over the distinct scores, highest
                     first: the area under the step curve, as scikit-learn defines it
-at an alert budget  somebody looks at the highest scores, a fixed share of all transactions;
+at an alert budget  the highest scores are reviewed, a fixed share of all transactions;
                     precision is the share of the alerts that are anomalies, recall the share
                     of the anomalies among the alerts.  Where the budget ends among
-                    transactions of equal score, which of them get looked at is chance: what
+                    transactions of equal score, which of them are reviewed is chance: what
                     is counted is the expectation over a random choice among the tied ones
-interval            95 %: Student's t over independent repetitions (seeds), or a percentile
-                    bootstrap over the transactions of one run
+interval            95 %: a percentile bootstrap over the transactions of one run
+
+Labels and scores are first reduced to a ranking, with ties, in a few numbers:
+
+    score  high                                                             low
+           between[0]  step 0  between[1]  step 1  ...  step k-1  rest
+
+A step is one distinct score that some positive has: `positives` of them, tied with `ties`
+negatives.  `between` counts the negatives above a step and below the step before it.  The measures
+depend on nothing else, so a million transactions with a thousand anomalies become some three
+thousand numbers; that makes the bootstrap cheap.  All arrays may have leading axes: one ranking per
+resample.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
-from pv4fad.errors import ParameterError
-from pv4fad.evaluation.ranking import Ranking, checked
+from pv4fad.errors import DataError, ParameterError
 
+Counts = NDArray[np.int64]
 ALERT_BUDGETS = (0.0005, 0.001, 0.002)
-"""Shares of all transactions that somebody looks at."""
+"""Shares of all transactions that are reviewed."""
 
 N_RESAMPLES = 1000
 _CONFIDENCE = 0.95
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Transactions by descending score; see the module."""
+
+    between: Counts
+    positives: Counts
+    ties: Counts
+    rest: Counts
+
+    @classmethod
+    def of(cls, labels: ArrayLike, scores: ArrayLike) -> Self:
+        """The ranking of labels (0 or 1) by scores; DataError where no measure is defined."""
+        positive, score = checked(labels, scores)
+        steps = np.unique(score[positive])  # ascending
+        counted = np.bincount(np.searchsorted(steps, score[positive]), minlength=len(steps))
+        negatives = np.sort(score[~positive])
+        below = np.searchsorted(negatives, steps, side="left")
+        up_to = np.searchsorted(negatives, steps, side="right")
+        gaps = np.append(below[1:], len(negatives)) - up_to
+        return cls(
+            between=gaps[::-1].astype(np.int64),
+            positives=counted[::-1].astype(np.int64),
+            ties=(up_to - below)[::-1].astype(np.int64),
+            rest=np.asarray(below[0], dtype=np.int64),
+        )
+
+    @property
+    def n_positives(self) -> Counts:
+        return np.asarray(self.positives.sum(axis=-1))
+
+    @property
+    def n(self) -> Counts:
+        """All transactions."""
+        negatives = self.between.sum(axis=-1) + self.ties.sum(axis=-1) + self.rest
+        return np.asarray(self.n_positives + negatives)
+
+    def resampled(self, times: int, rng: np.random.Generator) -> Ranking:
+        """As many transactions again, drawn with replacement, `times` over.
+
+        The counts of a resample are multinomial: the same as drawing row by row.
+        """
+        cells = np.concatenate([self.between, self.positives, self.ties, [self.rest]])
+        n, k = int(cells.sum()), len(self.positives)
+        drawn = rng.multinomial(n, cells / n, size=times)
+        return Ranking(
+            between=drawn[:, :k],
+            positives=drawn[:, k : 2 * k],
+            ties=drawn[:, 2 * k : 3 * k],
+            rest=drawn[:, 3 * k],
+        )
+
+
+def checked(labels: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Labels and scores of the same transactions, one positive at least, all scores finite."""
+    label, score = np.asarray(labels), np.asarray(scores, dtype=np.float64)
+    if label.ndim != 1 or label.shape != score.shape:
+        raise DataError(f"{label.shape} labels do not fit {score.shape} scores")
+    positive = label == 1
+    if not np.all(positive | (label == 0)):
+        raise DataError("labels must be 0 or 1")
+    if not np.all(np.isfinite(score)):
+        raise DataError(f"{int(np.sum(~np.isfinite(score))):,} scores are not numbers")
+    if not positive.any():
+        raise DataError("no transaction is labelled 1: there is nothing to find")
+    return positive, score
 
 
 @dataclass(frozen=True)
@@ -83,19 +160,6 @@ def precision_recall_curve(labels: ArrayLike, scores: ArrayLike) -> Curve:
     found = np.cumsum(positive[order])
     last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
     return Curve(score[order][last], found[last] / (last + 1), found[last] / found[-1])
-
-
-def interval_over_seeds(values: ArrayLike) -> Interval:
-    """Mean and 95 % interval of independent repetitions, by Student's t."""
-    repetitions = np.asarray(values, dtype=np.float64)
-    if repetitions.ndim != 1 or len(repetitions) == 0:
-        raise ParameterError("an interval needs a list of values, one at least")
-    n, mean = len(repetitions), float(repetitions.mean())
-    if n == 1:
-        return Interval(mean, None, None)
-    quantile = float(stdtrit(n - 1, (1 + _CONFIDENCE) / 2))
-    half = quantile * float(repetitions.std(ddof=1)) / np.sqrt(n)
-    return Interval(mean, mean - half, mean + half)
 
 
 def average_precision_interval(

@@ -56,7 +56,9 @@ class ScoredTransactions:
         made = read_predictions(predictions)
         ids = transactions.frame["MessageId"]
         if made.height != len(ids) or not ids.is_in(made["MessageId"].implode()).all():
-            raise DataError(f"{predictions}: not one prediction for each transaction of {source}")
+            raise DataError(
+                f"{predictions}: must hold exactly one prediction for each transaction of {source}"
+            )
         labels = transactions.frame[LABEL].to_numpy() if transactions.has_labels else None
         table = transactions.frame.join(made, on="MessageId", how="left", maintain_order="left")
         return cls(table, labels)
@@ -74,8 +76,8 @@ class ScoredTransactions:
         """The labels, one of which is 1 at least."""
         if self.labels is None:
             raise DataError(
-                f"{where}: the test split has no column {LABEL}, so nothing can be measured:"
-                " the predictions stand, how good they are cannot be said"
+                f"{where}: the test split has no column {LABEL}, so the predictions"
+                " cannot be evaluated"
             )
         if not self.labels.any():
             raise DataError(f"{where}: no transaction of the test split is labelled 1")
@@ -93,7 +95,7 @@ def read_predictions(path: Path) -> pl.DataFrame:
         table = pl.read_csv(path, schema_overrides=_TYPES)
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"{path}: no readable predictions: {reason}") from None
+        raise DataError(f"{path}: the predictions cannot be read: {reason}") from None
     if not {"MessageId", SCORE} <= set(table.columns) or table["MessageId"].is_duplicated().any():
         raise DataError(f"{path}: needs the columns MessageId, each id once, and {SCORE}")
     # Votes have a Label: what was predicted, not what is true.
@@ -102,7 +104,7 @@ def read_predictions(path: Path) -> pl.DataFrame:
     table = table.rename({LABEL: ALERT}, strict=False)
     for column in {SCORE, LOCAL_SCORE} & set(table.columns):
         if not table[column].is_finite().fill_null(False).all():
-            raise DataError(f"{path}: some {column} is no number")
+            raise DataError(f"{path}: the column {column} has a value that is not a number")
     if ALERT in table.columns and not table[ALERT].is_in([0, 1]).fill_null(False).all():
-        raise DataError(f"{path}: some {ALERT} is neither 0 nor 1")
+        raise DataError(f"{path}: the column {ALERT} has a value other than 0 and 1")
     return table

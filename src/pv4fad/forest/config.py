@@ -2,18 +2,60 @@
 
     ForestConfig(n_trees=12, shape=RandomShape(height=6))
 
-The seed is not part of it: with the seed, whoever knows the configuration could draw the trees.
+Atoms have names here, such as flag "00" or "yes" of a private slot.  The seed is not part of it:
+with the seed, whoever knows the configuration could draw the trees.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from pv4fad.errors import ParameterError
-from pv4fad.forest.atoms import AtomSchema, schema_with_slots
-from pv4fad.forest.shapes import RandomShape
-from pv4fad.forest.structure import PublicSizes
+from pv4fad.forest.atoms import FLAGS, AtomSchema, schema_with_slots
+from pv4fad.forest.structure import MAX_HEIGHT, PublicSizes
+from pv4fad.forest.tree import BankCondition, Side
 from pv4fad.validated import ValidatedModel
+
+
+class ConditionConfig(ValidatedModel):
+    """A bank condition in names: a side, a family, and one or two disjoint sets of its atoms."""
+
+    side: Literal["ordering", "beneficiary"]
+    sets: tuple[tuple[str, ...], ...] = Field(min_length=1, max_length=2)
+    family: str = FLAGS.name
+
+    def resolve(self, schema: AtomSchema) -> BankCondition:
+        """The same condition in the atom numbers of a schema."""
+        sets = tuple(schema.atom_set(self.family, names) for names in self.sets)
+        return BankCondition(Side[self.side.upper()], sets)
+
+
+BOTH_SIDES_NORMAL = (
+    ConditionConfig(side="ordering", sets=(("00",),)),
+    ConditionConfig(side="beneficiary", sets=(("00",),)),
+)
+
+
+class RandomShape(ValidatedModel):
+    """The paper's trees: every test drawn at random (`random_trees`)."""
+
+    height: int = Field(ge=1, le=MAX_HEIGHT)
+    conditions: tuple[ConditionConfig, ...] = Field(default=BOTH_SIDES_NORMAL, min_length=1)
+    """The menu from which bank nodes are drawn, |C_B| in the paper; one that is listed twice is
+    drawn twice as often."""
+    features: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """The features that splits test, |C_S| in the paper; None: all there are."""
+
+    def groups_per_tree(self) -> int:
+        """Most groups that a tree can have: a bank node at the root, splits below it.
+
+        A tree averages 21 groups of at most 32 with the paper's numbers (height 6, 10 features, 2
+        conditions), with a standard deviation of 7: already the mean and two deviations exceed
+        the maximum, and so does some tree of almost every forest.
+        """
+        return int(2 ** (self.height - 1))
 
 
 class ForestConfig(ValidatedModel):
@@ -60,5 +102,5 @@ class ForestConfig(ValidatedModel):
 
     @property
     def _n_used_sets(self) -> int:
-        resolved = (one.resolve(self.atom_schema) for one in self.shape.conditions)
+        resolved = (condition.resolve(self.atom_schema) for condition in self.shape.conditions)
         return len({one_set for condition in resolved for one_set in condition.sets})

@@ -130,8 +130,8 @@ def _labels_by_class(
         raise ParameterError(f"red labels of shape {red_labels.shape} do not fit the forest")
     is_in = np.array(
         [
-            [bool(set(one.atoms) & set(one_set)) for one_set in forest.distinct_sets]
-            for one in classes
+            [bool(set(members.atoms) & set(asked)) for asked in forest.distinct_sets]
+            for members in classes
         ]
     )
     label_of = np.zeros((sizes.n_groups + 1, len(classes)), np.int8)
@@ -152,5 +152,5 @@ def _side_votes(reached: NDArray[np.int32], label_of: NDArray[np.int8]) -> NDArr
 
 def _union(classes: tuple[AccountSet, ...], mask: int) -> AccountSet:
     chosen = [one for number, one in enumerate(classes) if mask >> number & 1]
-    atoms = sorted(atom for one in chosen for atom in one.atoms)
-    return AccountSet(tuple(atoms), any(one.absent for one in chosen))
+    atoms = sorted(atom for members in chosen for atom in members.atoms)
+    return AccountSet(tuple(atoms), any(members.absent for members in chosen))

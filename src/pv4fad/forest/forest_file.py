@@ -100,7 +100,7 @@ def _node(document: Any, where: str, depth: int) -> Node:
         case {"side": str(side), "sets": [*sets], "subtree": subtree} if (
             side.upper() in Side.__members__ and all(map(_is_atom_list, sets))
         ):
-            condition = BankCondition(Side[side.upper()], tuple(tuple(one) for one in sets))
+            condition = BankCondition(Side[side.upper()], tuple(tuple(atoms) for atoms in sets))
             return BankNode(condition, _node(subtree, where, depth + 1))
     raise DataError(f"forest: {where} has a node that is neither leaf, split nor bank node")
 

@@ -1,7 +1,7 @@
 """The paper's model as `--model paper` has it by default: twelve random trees of height 6.
 
 One payment in a thousand is anomalous.  Three things let random trees find it all the same, none of
-them by anything that a bank said:
+them from a bank's data:
 
     under-sampling   tree t keeps label-0 pairs at its own rate, from 30 times the share of
                      anomalies down to that share; without it every leaf is labelled 0
@@ -11,15 +11,14 @@ them by anything that a bank said:
                      asks about one side only, so with even odds about half of the trees ask about
                      a given account, and its record alone could hardly ever turn a majority
 
-An account teaches one tree, so many or high trees have leaves that nobody taught.
+An account teaches one tree, so many or high trees have leaves that no account taught.
 docs/understand/forest.md says what this reaches.
 """
 
 from __future__ import annotations
 
-from pv4fad.forest.config import ForestConfig
+from pv4fad.forest.config import BOTH_SIDES_NORMAL, ConditionConfig, ForestConfig, RandomShape
 from pv4fad.forest.pairs import CountConfig, undersampling_rates
-from pv4fad.forest.shapes import BOTH_SIDES_NORMAL, ConditionConfig, RandomShape
 
 TREES = 12
 HEIGHT = 6
@@ -45,9 +44,9 @@ def paper_forest(
 ) -> ForestConfig:
     """The trees; `slots`: private slots that they ask about as well."""
     of_slots = tuple(
-        ConditionConfig(side=one.side, family=slot, sets=(("yes",),))
+        ConditionConfig(side=condition.side, family=slot, sets=(("yes",),))
         for slot in slots
-        for one in BOTH_SIDES_NORMAL
+        for condition in BOTH_SIDES_NORMAL
     )
     listed = (
         condition

@@ -5,6 +5,9 @@ elsewhere one of the PNS features and bank conditions, all equally likely.  Feat
 cut come from the generator alone, so the shape of a tree, and with it everything others could
 notice, is independent of the data.  A level is drawn between those of the cuts on the same feature
 further up, so no leaf is empty by construction.
+
+Levels are in (0, 1).  The payment network's own training data turns a level into a cut: that share
+of the way from the feature's least value to its greatest.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pv4fad.errors import ParameterError
-from pv4fad.forest.cuts import CutPoints
+from pv4fad.errors import DataError, ParameterError
+from pv4fad.forest.config import ForestConfig
+from pv4fad.forest.structure import Forest
 from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Split
 
 _ATTEMPTS = 1000
@@ -57,12 +62,6 @@ def random_tree(
         f"{_ATTEMPTS} random trees of height {height} all had more than "
         f"max_groups_per_tree = {max_groups} groups: raise it, or lower height"
     )
-
-
-def expected_red_leaves(height: int, n_features: int, n_conditions: int) -> float:
-    """Mean number of red leaves of a tree with one set per bank condition."""
-    pns_share = n_features / (n_features + n_conditions)
-    return float(2**height * (1 - pns_share**height))
 
 
 def _draw(
@@ -106,3 +105,69 @@ def _finish(node: _Draft, cut_points: CutPoints) -> Node:
         case BankCondition() as condition:
             return BankNode(condition, *children)
     return Leaf()
+
+
+class CutPoints:
+    """Turns levels into cuts on the features of one training set."""
+
+    def __init__(self, features: NDArray[np.float32]) -> None:
+        if features.ndim != 2:
+            raise DataError(f"features of shape {features.shape}: need a row for each transaction")
+        self._features = features
+        self._ranges: dict[int, tuple[float, float]] = {}
+
+    def at(self, feature: int, level: float) -> float:
+        """The cut at this level; rises with the level."""
+        low, high = self._range(feature)
+        return float(np.float32(low + (high - low) * level))
+
+    def _range(self, feature: int) -> tuple[float, float]:
+        if feature not in self._ranges:
+            column = self._features[:, feature]
+            finite = column[np.isfinite(column)]
+            # All missing: every transaction goes above, wherever the cut is.
+            ends = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+            self._ranges[feature] = ends
+        return self._ranges[feature]
+
+
+def build_forest(
+    config: ForestConfig,
+    feature_names: Sequence[str],
+    features: NDArray[np.float32],
+    seed: int,
+) -> Forest:
+    """A forest of `config.sizes`.  The data only decides the values of cuts."""
+    if not feature_names or len(feature_names) != features.shape[1]:
+        raise ParameterError(f"{len(feature_names)} names for {features.shape[1]} features")
+    shape, schema = config.shape, config.atom_schema
+    tested = _tested_features(shape.features, feature_names)
+    cut_points = CutPoints(features)
+    conditions = [condition.resolve(schema) for condition in shape.conditions]
+    # Every tree has its own generator, so that tree t is the same in a larger forest.
+    trees = tuple(
+        random_tree(
+            shape.height,
+            conditions,
+            config.sizes.groups_per_tree,
+            cut_points,
+            features=tested,
+            rng=rng,
+        )
+        for rng in np.random.default_rng(seed).spawn(config.n_trees)
+    )
+    return Forest(trees, tuple(feature_names), schema, config.sizes)
+
+
+def _tested_features(
+    tested: tuple[str, ...] | None, feature_names: Sequence[str]
+) -> tuple[int, ...]:
+    """The columns that splits may test."""
+    names = list(feature_names)
+    for name in tested or ():
+        if name not in names:
+            raise ParameterError(
+                f"the forest tests {name!r}, which is no feature of the payment network;"
+                f" known: {', '.join(names)}"
+            )
+    return tuple(range(len(names))) if tested is None else tuple(map(names.index, tested))

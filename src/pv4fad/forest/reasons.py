@@ -112,7 +112,7 @@ def _of_chunk(forest: Forest, paths: LeafPaths, codes: NDArray[np.int32], most: 
 def _texts(forest: Forest, facts: NDArray[np.float64]) -> list[str | None]:
     """One text for each row of feature, trees, lower, upper; None where no tree tested it."""
     distinct, which = np.unique(facts, axis=0, return_inverse=True)
-    texts = [_text(forest.feature_names[int(one[0])], *one[1:]) for one in distinct]
+    texts = [_text(forest.feature_names[int(row[0])], *row[1:]) for row in distinct]
     return [texts[number] for number in which.ravel()]
 
 

@@ -114,7 +114,7 @@ def _class_atoms(accounts: pl.DataFrame, names: tuple[str, ...]) -> NDArray[np.i
         "ordinary" if code == NO_FLAG else "mild" if code in MILD_FLAGS else "severe"
         for code in FLAGS.atoms
     ]
-    position = np.array([names.index(one) if one in names else -1 for one in of_flag], np.int64)
+    position = np.array([names.index(name) if name in names else -1 for name in of_flag], np.int64)
     classes: NDArray[np.int64] = position[_flag_atoms(accounts)]
     return classes
 

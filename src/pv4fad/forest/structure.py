@@ -20,16 +20,18 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import ParameterError
 from pv4fad.forest.atoms import AtomSchema, AtomSet
-from pv4fad.forest.routing import RoutingTable, route, routing_table
 from pv4fad.forest.tree import (
     BankCondition,
     BankNode,
     Node,
+    RoutingTable,
     Side,
     Split,
     conditions_of_groups,
     count_groups,
     count_leaves,
+    route,
+    routing_table,
 )
 
 MAX_HEIGHT = 16

@@ -2,7 +2,7 @@
 
 One BLAKE2b call per account yields four independent 64-bit words: three that choose its bins and
 one for its tag.  The payment network draws the key after all account sets are fixed and tells it to
-the banks, so that nobody can prepare accounts that collide.  `tree_of` has no key: it must give
+the banks, so that no bank can prepare accounts that collide.  `tree_of` has no key: it must give
 the same tree in every run.
 
 A word w is mapped to [0, n) as w mod n.  Every value then has a probability within a factor

@@ -149,14 +149,6 @@ def largest_tree(n_accounts: int, n_trees: int, log2_failure: float) -> int:
     )
 
 
-def smallest_segment(n_accounts: int, log2_failure: float) -> int:
-    """The fewest bins in which so many accounts fail with a probability below 2^log2_failure."""
-    return _smallest(
-        lambda bins: log2_failure_bound(n_accounts, bins) < log2_failure,
-        max(ceil(_LEAST_EXPANSION * n_accounts), N_FUNCTIONS),
-    )
-
-
 @lru_cache(maxsize=1024)
 def _blocks_needed(n_accounts: int, n_segments: int, limit: float, block_size: int) -> int:
     # A segment with too many accounts may take half of the failure probability.

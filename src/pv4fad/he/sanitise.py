@@ -32,7 +32,7 @@ class Flood:
 
 
 class Sanitiser:
-    """Sanitises ciphertexts under somebody's public key."""
+    """Sanitises ciphertexts under another party's public key."""
 
     def __init__(self, public: PublicKey, flood: Flood) -> None:
         self.ring = Ring.of(public.ring)

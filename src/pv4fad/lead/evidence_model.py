@@ -14,9 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.detection.local_model import LocalModel
+from pv4fad.detection.local_model import LocalModel, local_reasons, usual_values
 from pv4fad.detection.local_scale import honest_sample
-from pv4fad.detection.reasons import local_reasons, usual_values
 from pv4fad.errors import ParameterError
 from pv4fad.evidence.cells import N_CELLS, CountedAccounts, TrainingPayments
 from pv4fad.evidence.classes import ABSENT, Absent, counted_sets, provided_classes
@@ -24,7 +23,7 @@ from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.evidence.model import EvidenceModel
 from pv4fad.evidence.noise import CountNoise
 from pv4fad.evidence.questions import Questions, complete
-from pv4fad.forest.counts import GroupCounts
+from pv4fad.forest.pairs import GroupCounts
 from pv4fad.forest.tree import Side
 from pv4fad.lead.payments import (
     NewPayments,

@@ -60,7 +60,7 @@ class LedFederation(ABC):
         observer: Observer | None = None,
     ) -> None:
         """A further match for a trained model: more tables, or in place of all (`replace`)."""
-        self.deliver(self.payment_network.rematch(parameters, tables, replace=replace), observer)
+        self.deliver(self.payment_network.match(parameters, tables, replace=replace), observer)
 
     def ask(
         self, run_id: str, questions: Round, observer: Observer | None = None

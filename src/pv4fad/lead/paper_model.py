@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import ParameterError
 from pv4fad.evidence.questions import UNKNOWN
-from pv4fad.forest.build import build_forest
-from pv4fad.forest.counts import green_labels, group_counts
 from pv4fad.forest.decisions import NOTHING, account_classes, decision_sets
-from pv4fad.forest.pairs import KeptPairs, choose_pairs
+from pv4fad.forest.pairs import KeptPairs, choose_pairs, green_labels, group_counts
+from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.reasons import reasons
 from pv4fad.forest.votes import green_votes, predictions
 from pv4fad.lead.payments import NewPayments, account_index, tables_of

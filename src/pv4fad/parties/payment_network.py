@@ -113,7 +113,7 @@ class PaymentNetwork(Party):
             proposals = propose(parameters, keys, data.tables, run)
             return self._begin(Proposed(()), proposals, run)
 
-    def rematch(
+    def match(
         self,
         parameters: RunParameters,
         tables: Mapping[str, TableAccounts],

@@ -17,9 +17,9 @@ import polars as pl
 from pv4fad.errors import DataError
 from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.parsing import Check
-from pv4fad.payments.problems import LoadReport
 from pv4fad.payments.schema import ACCOUNT_COLUMNS, LABEL, TRANSACTION_COLUMNS
 from pv4fad.payments.sheet import OnBadRows, read_sheet
+from pv4fad.payments.source import LoadReport
 
 ACCOUNT_KEY = ("Bank", "Account")
 

@@ -13,9 +13,8 @@ import polars as pl
 
 from pv4fad.errors import DataError
 from pv4fad.payments.parsing import Check, is_readable_as, parse
-from pv4fad.payments.problems import LoadReport, Problem, refuse
 from pv4fad.payments.schema import Column
-from pv4fad.payments.source import open_table, read_table
+from pv4fad.payments.source import LoadReport, Problem, open_table, read_table, refuse
 
 OnBadRows = Literal["raise", "drop"]
 
@@ -27,7 +26,7 @@ class Sheet:
     path: Path
     rows: pl.DataFrame
     found: Mapping[Check, pl.Series]
-    extra_columns: tuple[str, ...]  # that the file has and nobody asked for
+    extra_columns: tuple[str, ...]  # that the file has and the schema does not
 
     def bad_rows(self) -> pl.Series:
         """The mask of the rows to which any check objects."""

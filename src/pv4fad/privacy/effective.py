@@ -40,7 +40,7 @@ _DECAY = 20  # terms left out weigh exp(−40) of all
 
 
 def default_honest_banks(n_banks: int) -> int:
-    """H unless somebody chooses: half of the banks, rounded up."""
+    """The default H: half of the banks, rounded up."""
     if n_banks < 1:
         raise ParameterError(f"n_banks = {n_banks}: need at least 1")
     return (n_banks + 1) // 2
@@ -75,7 +75,7 @@ def effective_epsilon(
 def guessing_bound(epsilon: Epsilon | float) -> float:
     """The largest probability of a right guess about one record, e^ε/(1+e^ε).
 
-    Whether the record is present, or of which of two classes it is: somebody who was undecided
+    Whether the record is present, or of which of two classes it is: an observer who was undecided
     before sees what was released and guesses.  Without noise (`none`) the guess may be certain.
     """
     return 1.0 if isinstance(epsilon, str) else 1 / (1 + exp(-epsilon))

@@ -24,7 +24,7 @@ from pv4fad.errors import BudgetError, ParameterError, StoreError
 from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text
 
-PREFIX = "permanent/ledger/"  # the store lets nobody change or delete what is named `permanent/`
+PREFIX = "permanent/ledger/"  # the store refuses to change or delete what is named `permanent/`
 VERSION = 2
 
 

@@ -5,7 +5,7 @@
 
 "after" in the order of the names, so that each pair adds and subtracts the same values.  To anyone
 who holds none of a bank's seeds its mask is uniform, and so is the sum over any proper subset of
-the banks.  A single bank has nobody to hide among: its mask is zero.
+the banks.  A single bank has no other bank to hide among: its mask is zero.
 
 A context must be used for one message only: two values under one mask reveal their difference.
 """

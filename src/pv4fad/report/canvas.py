@@ -1,7 +1,7 @@
-"""What figures are made of: scales, ticks, labels, and the SVG around them.
+"""What figures are made of: shapes, scales, ticks, labels.  `render` turns them into SVG.
 
 The drawing is as wide as a phone and is scaled up on larger screens, so that its text stays
-readable.  Colours are CSS classes (`style`): `s0`, `s1`, `s2` for series, the rest by name.
+readable.  Colours are CSS classes: `s0`, `s1`, `s2` for series, the rest by name.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-from pv4fad.report.markup import Markup, join, tag
+from typing import ClassVar
 
 WIDTH = 380
 LEFT, RIGHT = 44, 370
@@ -18,30 +17,64 @@ _STEPS = (1, 2, 2.5, 5, 10)
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A drawing, and what it shows in words for who cannot see it."""
+class Line:
+    """A path; `kind` is its CSS class, as for all shapes."""
 
+    element: ClassVar[str] = "path"
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Label:
+    """A piece of text."""
+
+    element: ClassVar[str] = "text"
+    x: float
+    y: float
+    words: str
+    anchor: str = "start"
+    kind: str = "label"
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle; `title` is what a reader sees who points at it."""
+
+    element: ClassVar[str] = "rect"
+    x: float
+    y: float
+    width: float
+    height: float
+    title: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A circle around a point."""
+
+    element: ClassVar[str] = "circle"
+    x: float
+    y: float
+    radius: float
+    title: str
+    kind: str
+
+
+Shape = Line | Label | Box | Dot
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing, and what it shows in words for readers who cannot see it."""
+
+    width: ClassVar[int] = WIDTH
     name: str
     title: str
     description: str
     height: float
-    drawing: Markup
-
-    def svg(self, *, stand_alone_style: Markup | None = None) -> Markup:
-        """The drawing for a page, or with a style of its own for a file of its own."""
-        alone = stand_alone_style is not None
-        return tag(
-            "svg",
-            tag("title", self.title, id=f"{self.name}-title"),
-            tag("desc", self.description, id=f"{self.name}-desc"),
-            tag("style", stand_alone_style) if alone else None,
-            self.drawing,
-            xmlns="http://www.w3.org/2000/svg" if alone else None,
-            viewBox=f"0 0 {WIDTH} {self.height:g}",
-            class_="chart",
-            role="img",
-            aria_labelledby=f"{self.name}-title {self.name}-desc",
-        )
+    shapes: tuple[Shape, ...]
 
 
 @dataclass(frozen=True)
@@ -56,35 +89,22 @@ class Scale:
         return round(self.start + value / self.largest * (self.end - self.start), 1)
 
 
-def label(x: float, y: float, words: str, anchor: str = "start", kind: str = "label") -> Markup:
-    """A piece of text."""
-    return tag("text", words, x=x, y=y, text_anchor=anchor, class_=kind)
-
-
-def rows_of_grid(y: Scale, marks: Iterable[float], unit: str = "") -> Markup:
+def rows_of_grid(y: Scale, marks: Iterable[float]) -> list[Shape]:
     """Horizontal lines with their values on the left."""
-    return join(
-        join(
-            [
-                tag("path", d=f"M{LEFT} {y(mark)}H{RIGHT}", class_="grid"),
-                label(LEFT - 6, y(mark) + 4, short(mark) + unit, "end", "tick"),
-            ]
-        )
-        for mark in marks
-    )
+    shapes: list[Shape] = []
+    for mark in marks:
+        shapes.append(Line(f"M{LEFT} {y(mark)}H{RIGHT}", "grid"))
+        shapes.append(Label(LEFT - 6, y(mark) + 4, short(mark), "end", "tick"))
+    return shapes
 
 
-def columns_of_grid(x: Scale, marks: Iterable[float], top: float, bottom: float) -> Markup:
+def columns_of_grid(x: Scale, marks: Iterable[float], top: float, bottom: float) -> list[Shape]:
     """Vertical lines with their values below."""
-    return join(
-        join(
-            [
-                tag("path", d=f"M{x(mark)} {top}V{bottom}", class_="grid"),
-                label(x(mark), bottom + 14, short(mark), "middle", "tick"),
-            ]
-        )
-        for mark in marks
-    )
+    shapes: list[Shape] = []
+    for mark in marks:
+        shapes.append(Line(f"M{x(mark)} {top}V{bottom}", "grid"))
+        shapes.append(Label(x(mark), bottom + 14, short(mark), "middle", "tick"))
+    return shapes
 
 
 def ticks(largest: float, most: int = 6) -> tuple[float, ...]:
@@ -93,7 +113,7 @@ def ticks(largest: float, most: int = 6) -> tuple[float, ...]:
         return (0.0, 1.0)
     power = 10.0 ** math.floor(math.log10(largest / (most - 1)))
     enough = largest * (1 - 1e-9)  # 0.3 must not need a tick beyond 0.3
-    step = next(one * power for one in _STEPS if one * power * (most - 1) >= enough)
+    step = next(size * power for size in _STEPS if size * power * (most - 1) >= enough)
     return tuple(step * k for k in range(math.ceil(enough / step) + 1))
 
 

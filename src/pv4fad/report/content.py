@@ -29,16 +29,17 @@ from pv4fad.evaluation.scored import (
     read_predictions,
 )
 from pv4fad.payments.challenge import read_partition
-from pv4fad.payments.features import compute_features
+from pv4fad.payments.features import FeatureTable, compute_features
 from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.ledger import Ledger, read_ledger
-from pv4fad.report.unusual import unusual
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RUN_FILE, RunFolder
 from pv4fad.run.scoring_record import ScoringRecord, require_run
 from pv4fad.store.sealing import Passphrase
 
 N_ALERTS = 20
+_MOST_UNUSUAL = 3
+_RARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def gather(
 ) -> ReportContent:
     """Read what is there.  `predictions` need not exist; `splits` are the train and test folder.
 
-    `joined`: also find out what somebody with all data would have found.
+    `joined`: also compute what a model with all data in one place would have found.
     """
     document = folder.read()
     if document is None:
@@ -129,3 +130,29 @@ def _alerts(predictions: pl.DataFrame, splits: tuple[Path, Path] | None) -> pl.D
     known = read_partition(splits[0]).transactions
     features = compute_features(predictions, load_transactions(known, labels_required=True).frame)
     return alerts.with_columns(Unusual=pl.Series(unusual(features, rows), dtype=pl.String))
+
+
+def unusual(features: FeatureTable, rows: NDArray[np.int64]) -> list[str]:
+    """For each of these rows its rarest features, `name value (0.1 %)`, joined by '; '.
+
+    A value is unusual if few payments of the period have one as high, or as low.  That is no reason
+    of the model: it is what the payment network can look at by itself.
+    """
+    values, chosen = features.values, features.values[rows]
+    ordered = np.sort(values, axis=0)
+    n, texts = len(values), []
+    tails = np.empty(chosen.shape)
+    for column in range(values.shape[1]):
+        line = ordered[:, column]
+        at_most = np.searchsorted(line, chosen[:, column], side="right")
+        at_least = n - np.searchsorted(line, chosen[:, column], side="left")
+        tails[:, column] = np.minimum(at_most, at_least) / n
+    for row, tail in zip(chosen, tails, strict=True):
+        rarest = [k for k in np.argsort(tail, kind="stable")[:_MOST_UNUSUAL] if tail[k] <= _RARE]
+        texts.append("; ".join(_unusual_text(features.names[k], row[k], tail[k]) for k in rarest))
+    return texts
+
+
+def _unusual_text(name: str, value: float, tail: float) -> str:
+    shown = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{name} {shown} ({100 * tail:.2g} %)"

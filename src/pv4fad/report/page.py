@@ -1,22 +1,23 @@
-"""The report: what a self-contained HTML file (`html_file`) says about a run."""
+"""The report: what `templates/report.html` says about a run."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from pv4fad.evaluation.evaluate import ALONE, JOINT
+from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Evaluation
+from pv4fad.evaluation.scored import LOCAL_SCORE, SCORE
 from pv4fad.files import write_whole
 from pv4fad.payments.schema import LABEL
 from pv4fad.protocol.parameters import Mode
 from pv4fad.report.canvas import Figure
-from pv4fad.report.charts import precision_recall
+from pv4fad.report.charts import cost_figures, precision_recall
 from pv4fad.report.content import ReportContent
-from pv4fad.report.costs import cost_figures
-from pv4fad.report.found import alerts_table, measures_table
-from pv4fad.report.html_file import html_file
 from pv4fad.report.leakage import (
+    ASSUMPTIONS,
     LEARNS,
     NOTHING_UNIFORM,
     RELEASED_LABELS,
@@ -24,210 +25,150 @@ from pv4fad.report.leakage import (
     VOTE_TOTAL,
     parties,
 )
-from pv4fad.report.markup import Content, Markup, join, tag
-from pv4fad.report.privacy import (
-    bounds_table,
-    claim,
-    claim_facts,
-    epsilon_table,
-    learned_table,
-    ledgers,
-    trust,
-)
-from pv4fad.report.tables import facts, table
-from pv4fad.report.words import count_text, size_text
+from pv4fad.report.privacy import Row, privacy_view
+from pv4fad.report.render import render_page
+from pv4fad.report.words import count_text, estimate_text, found_text, size_text
 from pv4fad.run.document import RunDocument
 
-_SECTIONS = {
-    "found": "What was found",
-    "privacy": "What is private",
-    "seen": "Who saw what",
-    "costs": "What it cost",
-    "run": "The run",
+_MODELS = {
+    "counts": "evidence from noisy counts; scoring by decisions",
+    "released": "the paper's forest, labels released; scoring by decisions",
+    "sealed": "the paper's forest, labels sealed; scoring by votes",
 }
-WHOSE = (
-    "All of them ran on one machine here, so this page can put together what in a real federation"
-    " different parties hold; each section says whose it is."
-)
-HOW_SURE = (
-    "Intervals are a bootstrap over the transactions of this test period. They say nothing about"
-    " another draw of the noise, or about other data. Where an alert budget ends among equal"
-    " scores, the expectation over a random choice among them is counted."
-)
-ALERTS = (
-    "Reasons are in terms of the payment network's own data, and whether the bank's record decided;"
-    " they never say what the record is. Unusual are values of its own features that few payments"
-    " of the period reach or pass (their share)."
-)
+_ALERT_COLUMNS = {
+    "message": "MessageId",
+    "level": "Level",
+    "score": SCORE,
+    "without banks": LOCAL_SCORE,
+    "in truth": LABEL,
+    "payment": "SettlementAmount",
+    "reasons": "Reasons",
+    "unusual about it": "Unusual",
+}
+"""Heading: the column that it needs."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A number at the top of the page."""
+
+    name: str
+    value: str
+    small: str
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What alerts find, with each detector."""
+
+    headings: list[str]
+    rows: list[list[str]]
+    curves: Figure
+
+
+@dataclass(frozen=True)
+class Alerts:
+    """The highest alerts; columns that are not known of any of them are left out."""
+
+    columns: list[str]
+    rows: list[dict[str, Any]] = field(repr=False)
+    labelled: bool
 
 
 def page(content: ReportContent) -> str:
     """The whole file."""
-    sections = {
-        "found": _found(content),
-        "privacy": _privacy(content),
-        "seen": _seen(content),
-        "costs": _costs(content),
-        "run": _run(content),
-    }
-    return html_file(
-        f"PV4FAD report: run {content.document.run_id}",
-        _header(content),
-        tag(
-            "main",
-            *(
-                tag("section", tag("h2", _SECTIONS[name]), inner, id=name)
-                for name, inner in sections.items()
-            ),
-        ),
-        tag("footer", f"Written by pv4fad {content.document.program}. One file, no scripts."),
+    document, mode = content.document, content.document.parameters.mode
+    n_banks = len(document.parameters.banks)
+    return render_page(
+        "report.html",
+        title=f"PV4FAD report: run {document.run_id}",
+        document=document,
+        banks="one bank" if n_banks == 1 else f"{n_banks} banks",
+        cards=_cards(content),
+        gaps=content.gaps,
+        scored=content.predictions is not None,
+        evaluation=content.evaluation,
+        measures=None if content.evaluation is None else _measures(content.evaluation),
+        alerts=None if content.alerts is None else _alerts(content.alerts),
+        scoring=content.scoring,
+        ledgers=content.ledgers,
+        privacy=privacy_view(content),
+        assumptions=ASSUMPTIONS,
+        parties=parties(mode),
+        together=TOGETHER,
+        messages=_messages(content, mode),
+        cost_figures=cost_figures(content),
+        run_facts=_run_facts(content),
     )
 
 
 def write_page(path: Path, content: ReportContent) -> None:
-    """A new file.  Alerts follow from flags: for the eyes of the owner, who may pass it on."""
+    """A new file.  Alerts follow from flags, so only the owner can read it, and may pass it on."""
     write_whole(path, page(content), private=True)
 
 
-def _header(content: ReportContent) -> Markup:
-    document = content.document
-    gaps = (tag("li", tag("b", f"{gap.what}: "), gap.why) for gap in content.gaps)
-    missing = join([tag("p", "Not in this report:"), tag("ul", *gaps)]) if content.gaps else None
-    return tag(
-        "header",
-        tag("h1", "Private detection of anomalous payments"),
-        tag(
-            "p",
-            f"Run {document.run_id}, begun {document.begun:%Y-%m-%d %H:%M} UTC: a payment network,"
-            f" {_banks(document)} and an aggregator, none of which showed its data to another.",
-            class_="soft",
-        ),
-        tag("p", WHOSE, class_="soft"),
-        tag("dl", *_cards(content), class_="cards"),
-        tag("nav", *(tag("a", name, href=f"#{key}") for key, name in _SECTIONS.items())),
-        tag("div", missing, class_="notice") if missing else None,
-    )
-
-
-def _cards(content: ReportContent) -> list[Markup]:
+def _cards(content: ReportContent) -> list[Card]:
     document, scoring = content.document, content.scoring
-    cards = [_card("privacy loss of training", f"ε = {document.privacy.epsilon}", "per account")]
+    cards = [Card("privacy loss of training", f"ε = {document.privacy.epsilon}", "per account")]
     if scoring is not None and scoring.learned is not None:
         known, positive = f"{scoring.accounts_known:,}", f"{scoring.accounts_positive:,}"
         small = f"of {scoring.learned.accounts:,}; {positive} not ordinary"
-        cards.append(_card("accounts with a known bit", known, small))
+        cards.append(Card("accounts with a known bit", known, small))
     elif scoring is not None:
-        cards.append(_card("votes for every payment", "tell flags", "outside the claim"))
+        cards.append(Card("votes for every payment", "tell flags", "outside the claim"))
     evaluation = content.evaluation
     if evaluation is not None:
         joint, alone = evaluation.of(JOINT), evaluation.of(ALONE)
-        for one, name in ((joint, "found with the banks"), (alone, "payment network alone")):
-            if one is not None:
-                at = one.alerts or one.budgets[1]
+        for detector, name in ((joint, "found with the banks"), (alone, "payment network alone")):
+            if detector is not None:
+                at = detector.alerts or detector.budgets[1]
                 found = f"{count_text(at.found)} of {evaluation.anomalies:,}"
-                cards.append(_card(name, found, f"in {at.alerts:,} alerts"))
+                cards.append(Card(name, found, f"in {at.alerts:,} alerts"))
     phases = [*document.phases, *(scoring.phases if scoring else ())]
+    seconds, n_bytes = sum(cost.seconds for cost in phases), sum(cost.bytes for cost in phases)
     cards += [
-        _card("time", f"{sum(one.seconds for one in phases):,.0f} s", "on this machine"),
-        _card("traffic", size_text(sum(one.bytes for one in phases)), "between all parties"),
+        Card("time", f"{seconds:,.0f} s", "on this machine"),
+        Card("traffic", size_text(n_bytes), "between all parties"),
     ]
     return cards
 
 
-def _card(name: str, value: str, small: str) -> Markup:
-    return tag("div", tag("dt", name), tag("dd", value, tag("small", small)), class_="card")
+def _measures(evaluation: Evaluation) -> Measures:
+    detectors, anomalies = evaluation.detectors, evaluation.anomalies
+    precisions = (estimate_text(detector.average_precision) for detector in detectors)
+    rows = [["average precision (95 % interval)", *precisions]]
+    if evaluation.of(JOINED) is not None:
+        shares = (evaluation.gap_closed(detector) for detector in detectors)
+        rows.append(["gap closed", *("-" if share is None else f"{share:.2f}" for share in shares)])
+    for name, found in evaluation.rows():
+        texts = (f"{found_text(at, anomalies)}, precision {at.precision:.2f}" for at in found)
+        rows.append([f"found in {name}", *texts])
+    headings = ["", *(detector.name for detector in detectors)]
+    return Measures(headings, rows, precision_recall(detectors))
 
 
-def _found(content: ReportContent) -> Markup:
-    parts: list[Content] = [_whose("what the payment network has; no bank sees any of it")]
-    evaluation, alerts = content.evaluation, content.alerts
-    if evaluation is not None:
-        said = (
-            f"{evaluation.anomalies:,} of {evaluation.transactions:,} transactions of the test"
-            " period are anomalous. Their labels were used for this comparison only."
-        )
-        parts += [tag("p", said), measures_table(evaluation), tag("p", HOW_SURE, class_="soft")]
-        parts.append(_figures([precision_recall(evaluation.detectors)], {_CURVE: _DOTS}))
-    if content.predictions is None:
-        parts.append(tag("p", "Nothing was scored yet.", class_="notice"))
-    elif alerts is not None:
-        parts.append(_alerts(alerts))
-    return join(parts)
-
-
-def _alerts(alerts: pl.DataFrame) -> Markup:
-    if not alerts.height:
-        return tag("p", "No payment became an alert.", class_="notice")
-    return join(
-        [
-            tag("h3", f"The {alerts.height} highest alerts"),
-            tag("p", ALERTS, class_="soft"),
-            alerts_table(alerts),
-            None
-            if LABEL in alerts.columns
-            else tag("p", "There are no labels to compare with.", class_="soft"),
-        ]
-    )
-
-
-_CURVE = "precision-recall"
-_DOTS = "Dots: what the alert budgets 0.05, 0.1 and 0.2 % of all transactions find."
-
-
-def _privacy(content: ReportContent) -> Markup:
-    document = content.document
-    kept = content.ledgers
-    shown = ledgers(kept) if kept else tag("p", "Sealed: not read.", class_="notice")
-    return join(
-        [
-            _whose(
-                "public: every party of the run has it; what scoring told is the payment network's"
-                " own, a ledger its bank's"
-            ),
-            claim(document),
-            tag("h3", "What ε means"),
-            epsilon_table(document.privacy, len(document.parameters.banks)),
-            tag("h3", "What scoring told the payment network"),
-            learned_table(content.scoring),
-            tag("h3", "The claim, item by item"),
-            claim_facts(document),
-            tag("h3", "What each bank has spent"),
-            shown,
-            tag("h3", "What it rests on"),
-            trust(),
-            tag("h3", "Bounds"),
-            bounds_table(document.bounds),
-        ]
-    )
-
-
-def _seen(content: ReportContent) -> Markup:
-    mode = content.document.parameters.mode
-    traffic = [*content.document.traffic, *(content.scoring.traffic if content.scoring else ())]
-    messages = [
-        (
-            one.kind,
-            f"{_role(one.sender)} → {_role(one.receiver)}",
-            f"{one.messages:,}",
-            size_text(one.bytes),
-            _learned(one.kind, one.receiver, mode),
-        )
-        for one in traffic
+def _alerts(alerts: pl.DataFrame) -> Alerts:
+    known = [
+        column.name
+        for column in alerts
+        if column.dtype != pl.String or column.fill_null("").ne("").any()
     ]
-    return join(
-        [
-            _whose("public: follows from the protocol, whatever the data"),
-            table(["party", "learns, beyond its own data", "does not learn"], parties(mode)),
-            tag("h3", "If parties put together what they have"),
-            table(["together", "they learn"], TOGETHER),
-            tag("h3", "Message by message"),
-            table(
-                ["message", "from → to", "number", "size", "the receiver learns"],
-                messages,
-                numbers=[2, 3],
-            ),
-        ]
-    )
+    columns = [heading for heading, needed in _ALERT_COLUMNS.items() if needed in known]
+    return Alerts(columns, alerts.rows(named=True), LABEL in alerts.columns)
+
+
+def _messages(content: ReportContent, mode: Mode) -> list[Row]:
+    traffic = [*content.document.traffic, *(content.scoring.traffic if content.scoring else ())]
+    return [
+        (
+            flow.kind,
+            f"{_role(flow.sender)} → {_role(flow.receiver)}",
+            f"{flow.messages:,}",
+            size_text(flow.bytes),
+            _learned(flow.kind, flow.receiver, mode),
+        )
+        for flow in traffic
+    ]
 
 
 def _learned(kind: str, receiver: str, mode: Mode) -> str:
@@ -240,46 +181,25 @@ def _learned(kind: str, receiver: str, mode: Mode) -> str:
     return LEARNS.get(kind, "see the protocol")
 
 
-def _costs(content: ReportContent) -> Markup:
-    captions = dict.fromkeys(("training", "scoring"), _OVERLAP)
-    return join(
-        [
-            _whose("public; all parties on one machine, so nothing travelled over a network"),
-            _figures(cost_figures(content), captions),
-        ]
-    )
+def _role(party: str) -> str:
+    return party.replace("-", " ")
 
 
-_OVERLAP = "Shown one after the other; in truth phases of several banks overlap."
-
-
-def _run(content: ReportContent) -> Markup:
+def _run_facts(content: ReportContent) -> list[tuple[str, str]]:
     document, scoring = content.document, content.scoring
     sizes, parameters = document.sizes, document.parameters
     share = None if scoring is None else scoring.alert_share
-    shown: list[tuple[str, Content]] = [
+    banks = (f"{bank} (at most {n:,} accounts)" for bank, n in parameters.banks.items())
+    return [
         ("run id", document.run_id),
         ("state", document.state),
-        (
-            "banks",
-            ", ".join(f"{bank} (at most {n:,} accounts)" for bank, n in parameters.banks.items()),
-        ),
+        ("banks", ", ".join(banks)),
         ("model", _MODELS[parameters.mode]),
         ("sums", _sums(document)),
         ("alerts, expected", "-" if share is None else f"{share * 100:g} % of the payments"),
         ("plaintext modulus", f"{sizes.plain_modulus:,}"),
-        ("blocks", ", ".join(f"{table_}: {n}" for table_, n in sizes.blocks.items())),
-        ("commitment to what was counted", tag("code", document.structure_commitment)),
-        ("program", f"pv4fad {document.program}"),
+        ("blocks", ", ".join(f"{table}: {n}" for table, n in sizes.blocks.items())),
     ]
-    return join([_whose("public: run.json"), facts(shown)])
-
-
-_MODELS = {
-    "counts": "evidence from noisy counts; scoring by decisions",
-    "released": "the paper's forest, labels released; scoring by decisions",
-    "sealed": "the paper's forest, labels sealed; scoring by votes",
-}
 
 
 def _sums(document: RunDocument) -> str:
@@ -288,30 +208,3 @@ def _sums(document: RunDocument) -> str:
         sets = document.parameters.counted
         return f"{sizes.sums:,}: {sizes.groups} cells, {sets} sets of classes in each"
     return f"{sizes.sums:,}: {sizes.trees} trees with {sizes.red_leaves:,} red leaves"
-
-
-def _figures(figures: list[Figure], captions: dict[str, str]) -> Markup:
-    drawn = (
-        tag(
-            "figure",
-            tag("h3", one.title),
-            one.svg(),
-            tag("figcaption", captions[one.name]) if one.name in captions else None,
-            id=f"figure-{one.name}",
-        )
-        for one in figures
-    )
-    return tag("div", *drawn, class_="figures")
-
-
-def _whose(words: str) -> Markup:
-    return tag("p", words, class_="whose")
-
-
-def _banks(document: RunDocument) -> str:
-    n = len(document.parameters.banks)
-    return "one bank" if n == 1 else f"{n} banks"
-
-
-def _role(party: str) -> str:
-    return party.replace("-", " ")

@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.payments.features.graph import GRAPH_MEANINGS, GraphRows, graph_features
-from pv4fad.payments.features.history import (
+from pv4fad.payments.features.payment_log import (
     EarlierRows,
     Integers,
     column_codes,

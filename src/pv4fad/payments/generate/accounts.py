@@ -123,7 +123,7 @@ def account_table(
 ) -> pl.DataFrame:
     """All accounts of the pool as a table in the accounts' schema, then ids of absent ones.
 
-    Absent accounts have an id in the manner of their bank, and are in nobody's file.
+    Absent accounts have an id in the manner of their bank, and are in no bank's file.
     """
     bank = np.concatenate([pool.bank, absent_bank])
     countries = pl.Series(institutions.countries).gather(bank)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from pv4fad.payments.generate.calibration import FLAGGED_PER_CODE_BASE, MAJOR_CURRENCIES
-from pv4fad.payments.generate.derived import bank_columns
+from pv4fad.payments.generate.leakcheck import bank_columns
 from pv4fad.payments.generate.tables import GeneratedTables
 from pv4fad.payments.schema import LABEL, NO_FLAG
 

@@ -70,18 +70,18 @@ def generate(
 
 def _refuse_to_overwrite(place: Path, *, force: bool) -> None:
     if place.exists() and not place.is_dir():
-        raise DataError(f"{place}: is a file; name a new or empty folder")
+        raise DataError(f"{place}: is a file; choose a new or empty folder")
     if not place.exists() or not any(place.iterdir()):
         return
     # Even when forced, only a data set is replaced, never a folder that holds something else.
     if not (place / SCENARIOS_FILE).is_file():
-        raise DataError(f"{place}: holds other files; name a new or empty folder")
+        raise DataError(f"{place}: holds other files; choose a new or empty folder")
     if not force:
-        raise DataError(f"{place}: holds a data set; --force replaces it")
+        raise DataError(f"{place}: already holds a data set; use --force to replace it")
 
 
 def _put_in_place(place: Path, tables: GeneratedTables) -> None:
-    """Write beside the place, then move there: nobody ever sees half a data set."""
+    """Write beside the place, then move there: no reader ever sees half a data set."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as work:
         new, old = Path(work) / "new", Path(work) / "old"

@@ -1,6 +1,6 @@
 """Texts in the shapes of the challenge format: identifiers, names, addresses, references.
 
-All of them are made of small word lists and random characters; nobody real is meant.
+All of them are made of small word lists and random characters; no real person is meant.
 """
 
 from __future__ import annotations

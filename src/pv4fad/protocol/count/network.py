@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.forest.atoms import AtomSet
-from pv4fad.forest.counts import GroupCounts
+from pv4fad.forest.pairs import GroupCounts
 from pv4fad.forest.structure import PublicSizes
 from pv4fad.protocol.checks import expect, expect_residues
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts

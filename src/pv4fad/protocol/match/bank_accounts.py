@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import ParameterError
 from pv4fad.hashing.keyed import hash_accounts, tree_of
-from pv4fad.hashing.layers import BankLayers
+from pv4fad.hashing.placement import BankLayers
 from pv4fad.protocol.parameters import RunParameters, TablePlan
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.hashing.cuckoo import place
 from pv4fad.hashing.keyed import hash_accounts
+from pv4fad.hashing.placement import place
 from pv4fad.he.ring import Ring
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable

@@ -99,7 +99,7 @@ def require_same_accounts(run: Records, accounts: BankRecords, bank: str) -> Non
     if run.get(AccountFile).fingerprint != accounts.fingerprint:
         raise DataError(
             f"{bank}: the account file is not the one that the match began with; "
-            "continue with that one, or match all accounts anew"
+            "continue with that one, or match all accounts again (pv4fad refresh)"
         )
 
 

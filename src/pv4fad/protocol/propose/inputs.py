@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pv4fad.errors import ParameterError
 from pv4fad.evidence.classes import Absent, CountedSets
 from pv4fad.forest.atoms import AtomSet, class_schema
-from pv4fad.forest.counts import GroupCounts
+from pv4fad.forest.pairs import GroupCounts
 from pv4fad.forest.structure import Forest
 from pv4fad.hashing.keyed import new_hash_key
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.forest.atoms import AtomSet
-from pv4fad.forest.counts import GroupCounts
 from pv4fad.forest.forest_file import from_document, to_document
+from pv4fad.forest.pairs import GroupCounts
 from pv4fad.he.keys import KeyPair, PublicKey, SecretKey
 from pv4fad.he.ring import RingParameters
 from pv4fad.protocol.propose.inputs import Trees

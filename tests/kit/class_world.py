@@ -11,8 +11,8 @@ from fractions import Fraction
 from functools import cache
 
 import numpy as np
-from tests.forest.conftest import OUTSIDER, UNKNOWN
-from tests.protocol.world import BICS, OUTSIDER_BIC, bank_name, bare_id, make_federation
+from tests.kit.forest_case import OUTSIDER, UNKNOWN
+from tests.kit.world import BICS, OUTSIDER_BIC, bank_name, bare_id, make_federation
 
 from pv4fad.evidence.cells import N_CELLS, CountedAccounts
 from pv4fad.evidence.classes import counted_sets

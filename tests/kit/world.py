@@ -6,10 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
-from tests.forest.conftest import OUTSIDER, UNKNOWN, Case, make_case
+from tests.kit.forest_case import OUTSIDER, UNKNOWN, Case, make_case
 
-from pv4fad.forest.counts import green_labels, group_counts
-from pv4fad.forest.pairs import AccountIndex, CountConfig, KeptPairs, choose_pairs
+from pv4fad.forest.pairs import (
+    AccountIndex,
+    CountConfig,
+    KeptPairs,
+    choose_pairs,
+    green_labels,
+    group_counts,
+)
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.hashing.table_size import TableLayout
@@ -25,7 +31,7 @@ from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput, Trees, match_parameters, run_parameters
-from pv4fad.protocol.propose.state import OwnKeys
+from pv4fad.protocol.propose.state import OwnKeys, StoredTrees
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.protocol.score.inputs import ScoringInput
 from pv4fad.protocol.state import with_keys_in_use
@@ -321,3 +327,17 @@ def match_accounts(world, keys, *, replace: bool) -> None:
     accounts = {bank.name: bank.n_accounts for bank in world.federation.banks}
     parameters, named = match_parameters(world.parameters, tables, accounts, epoch)
     world.federation.match(parameters, named, replace=replace)
+
+
+def check_equal_to_the_trusted_third_party(world, noise=None) -> None:
+    counts = world.oracle.counts(world.pairs)
+    labels = world.oracle.red_labels(counts, noise)
+    assert np.array_equal(world.counts(), counts[:, :-1])
+    assert np.array_equal(world.labels(), labels)
+    assert labels.any()
+    assert not labels.all()
+    network = world.federation.payment_network
+    green = world.oracle.green_labels(world.case.codes, world.case.labels, (1, 2))
+    trees = world.record(network, StoredTrees).trees()
+    assert np.array_equal(trees.green_labels, green)
+    assert trees.forest == world.case.forest

@@ -3,7 +3,9 @@
 The documents are real; what the predictions say is chosen so that the measures are known.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from pv4fad.run.predictions import prediction_table
 BANKS = ("bank01", "bank02")
 
 
+@cache
 def generated() -> GeneratedTables:
     """Enough anomalies in the test period to be found or missed."""
     settings = Settings(2000, 3, Difficulty.HARD, 3, anomaly_rate=0.05, accounts=300)
@@ -127,3 +130,13 @@ def write_run(folder: Path, document: RunDocument, made: pl.DataFrame | None) ->
         default_predictions(folder).parent.mkdir(parents=True, exist_ok=True)
         made.write_csv(default_predictions(folder))
     return folder
+
+
+def without_line_breaks(command_line: Callable[..., tuple[int, str, str]]) -> Callable[..., Any]:
+    """The command line; what it says on standard error without line breaks."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code, out, err = command_line(*arguments)
+        return code, out, " ".join(err.split())
+
+    return call

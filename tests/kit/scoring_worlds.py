@@ -8,9 +8,9 @@ from functools import cache
 from typing import TypeVar
 
 import numpy as np
-from tests.forest.conftest import Case
-from tests.protocol.class_world import ClassWorld
-from tests.protocol.world import World, make_world
+from tests.kit.class_world import ClassWorld
+from tests.kit.forest_case import Case
+from tests.kit.world import World, make_world
 
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.lead.federation import Federation

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.deployment.in_threads import transactions_of, write_data
+from tests.kit.in_threads import transactions_of, write_data
 
 from pv4fad.cli.federation_demo import free_ports
 from pv4fad.deployment.new_party import NewParty, create_party

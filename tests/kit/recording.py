@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.protocol.world import KnownNoiseBank, World, make_world
+from tests.kit.world import KnownNoiseBank, World, make_world
 
 from pv4fad.parties.party import Party
 from pv4fad.privacy.pairwise import PairwiseKey

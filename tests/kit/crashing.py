@@ -14,8 +14,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from tests.protocol.class_world import ClassWorld, make_class_world
-from tests.protocol.world import KnownNoiseBank, World, make_world
+from tests.kit.class_world import ClassWorld, make_class_world
+from tests.kit.world import KnownNoiseBank, World, make_world
 
 from pv4fad.protocol.identity import Identity, stored_identity
 from pv4fad.protocol.state import Proposal

@@ -1,0 +1,111 @@
+"""What parties send and what a key holder can open of it, in a recorded run.
+
+A function that ends in `_ciphertexts` or takes `answers` finds its message among the answers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tests.kit.phase import phase
+from tests.kit.uniformity import is_uniform
+
+from pv4fad.he.keys import Decryptor, SecretKey
+from pv4fad.he.ring import Ring
+from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
+from pv4fad.protocol.count.state import OwnSums
+from pv4fad.protocol.match.messages import BlindedIndicators
+from pv4fad.protocol.propose.state import NetworkKeys, OwnKeys
+
+
+def envelope(message, size):
+    address = message.address
+    return (message.kind, address.sender, address.receiver, address.table_id, address.index, size)
+
+
+def of_kind(answers, kind):
+    (found,) = (message for message in answers if isinstance(message, kind))
+    return found
+
+
+def network_key(run) -> SecretKey:
+    network = run.world.federation.payment_network
+    return run.world.record(network, NetworkKeys).secret_key(run.world.parameters.match_ring)
+
+
+def bank_key(run, name: str) -> SecretKey:
+    (bank,) = (one for one in run.world.federation.banks if one.name == name)
+    return run.world.record(bank, OwnKeys).secret_key(run.world.parameters.share_ring)
+
+
+def opened(ciphertexts, secret: SecretKey) -> np.ndarray:
+    ring, decryptor = Ring.of(secret.ring), Decryptor(secret)
+    return np.stack([decryptor.decrypt(ring.load(one, 1)) for one in ciphertexts])
+
+
+def indicator_ciphertexts(run, answers):
+    return of_kind(answers, BlindedIndicators).indicators, network_key(run)
+
+
+def product_ciphertexts(run, answers):
+    message = of_kind(answers, MaskedProducts)
+    return message.ciphertexts, bank_key(run, message.address.receiver)
+
+
+def opened_indicators(run, answers):
+    """u_k, every bin and atom, at the payment network."""
+    return opened(*indicator_ciphertexts(run, answers))
+
+
+def opened_products(run, answers):
+    """Every slot of every masked product, at a bank."""
+    return opened(*product_ciphertexts(run, answers))
+
+
+def noisy_sums(run, answers):
+    """What the aggregator gets from one bank."""
+    return of_kind(answers, NoisySums).residues[np.newaxis]
+
+
+def sums_per_bank(run, answers):
+    """V_j + p_j: what payment network and aggregator together know of one bank's sums."""
+    v, t = noisy_sums(run, answers), run.world.parameters.plain_modulus
+    return (v + own_share_for(run, of_kind(answers, NoisySums).address.sender)) % np.uint64(t)
+
+
+def own_share_for(run, bank: str) -> np.ndarray:
+    """p_j: by how much the payment network's share grew while it served bank j."""
+    t = np.uint64(run.world.parameters.plain_modulus)
+    mine = [event for event in run.events if event.message.address.sender == bank]
+    mine = [event for event in mine if event.receiver.name == "payment-network"]
+    mine = [event for event in mine if event.message.address.epoch == 0]  # of training
+    before, after = (run.before(event, OwnSums).p for event in (mine[1], mine[-1]))
+    return ((after + t - before) % t).ravel()
+
+
+def sent_with(run, kind):
+    """The events whose answers carry this kind of message."""
+    return [event for event in run.events if any(isinstance(one, kind) for one in event.answers())]
+
+
+def noise_is_the_flood(run, ciphertexts, secret: SecretKey, circuit: str) -> bool:
+    """The phases fill the range of the flood evenly: at least 16384 of them in 256 cells."""
+    ring, flood = Ring.of(secret.ring), run.world.parameters.bounds[circuit].flood
+    scale = ring.plain_modulus * 2.0**flood.range_bits
+    for dropped in ring.primes[1 : flood.n_primes]:
+        scale /= dropped
+    phases = np.concatenate([phase(ring.load(one, 1), secret) for one in ciphertexts[:2]])
+    fractions = (phases.astype(float) / scale + 1) / 2
+    inside = np.clip(fractions, 0, 1 - 1e-12)
+    return is_uniform((inside * 2**20).astype(np.int64), 2**20)
+
+
+def no_residues(modulus, n):
+    return np.zeros(n, np.uint64)
+
+
+def no_mask(*_, n, **__):
+    return np.zeros(n, np.uint64)
+
+
+def no_flood(ring, flood):
+    return np.zeros((flood.n_primes, ring.degree), np.uint64)

@@ -4,7 +4,7 @@
 
 A file counts when a function of it is called in this process; worker processes are left out.  Files
 are taken in the order of their first call, and a change is where the next file is in another
-package.  `--list` before the command prints that order.
+package, the top folders of src/pv4fad.  `--list` before the command prints that order.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def walk(arguments: list[str]) -> list[str]:
 
 def n_changes(files: list[str]) -> int:
     """How often the next file is in another package."""
-    packages = [str(Path(one).parent) for one in files]
-    return sum(one != other for one, other in pairwise(packages))
+    packages = [Path(file).parts[0] for file in files]
+    return sum(here != there for here, there in pairwise(packages))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.kit.in_threads import transactions_of, write_data
+from tests.kit.waiting import comes_true
 
 from pv4fad.cli.federation_demo import free_ports
 from pv4fad.deployment.new_party import NewParty, create_party
@@ -132,10 +132,7 @@ class Deployment:
         self.wait_until(lambda: text in self.log(name).read_text(), f"{name} to say {text!r}")
 
     def wait_until(self, condition, what: str) -> None:
-        until = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < until, f"waited for {what}\n{self.logs()}"
-            time.sleep(0.2)
+        assert comes_true(condition, PATIENCE_S), f"waited for {what}\n{self.logs()}"
 
     def close(self) -> None:
         """Terminate all processes; kill those that do not end."""
@@ -220,7 +217,5 @@ def left_behind(root: Path) -> list[str]:
 
     Flower's helpers look every few seconds whether their parent is alive.
     """
-    until = time.monotonic() + 30
-    while (found := processes_of(root)) and time.monotonic() < until:
-        time.sleep(0.2)
-    return found
+    comes_true(lambda: not processes_of(root), 30)
+    return processes_of(root)

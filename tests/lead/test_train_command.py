@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from tests.kit.small_federation import PASSPHRASE, write_two_banks
+from tests.kit.waiting import comes_true
 
 from pv4fad.cli.main import main
 from pv4fad.errors import WorkerError
@@ -217,8 +217,10 @@ def _stopped(data, run, how, *, after):
         text=True,
         start_new_session=True,
     )
-    while process.poll() is None and f'"kind": "{after}"' not in (run / "run.json").read_text():
-        time.sleep(0.05)
+    document = run / "run.json"
+    assert comes_true(
+        lambda: process.poll() is not None or f'"kind": "{after}"' in document.read_text(), 600
+    )
     # As a terminal does with Ctrl-C: everybody in the group gets it.
     os.killpg(process.pid, how) if how == signal.SIGINT else process.send_signal(how)
     _, error = process.communicate()

@@ -9,9 +9,12 @@ from pv4fad.deployment.jobs import NetworkMember
 from pv4fad.deployment.members import AggregatorMember
 from pv4fad.errors import OrderError, ParameterError
 from pv4fad.lead.score import How
+from pv4fad.parties.aggregator import AggregatorStage, Finished
+from pv4fad.parties.epochs import LatestEpoch
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.wire import Address, encode
+from pv4fad.store.records import Records
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool
 
@@ -21,8 +24,9 @@ def aggregator():
     """Trained, and in the third match or batch since."""
     store = MemoryStore(AGGREGATOR)
     with store.transaction() as tx:
-        tx.put("run/r/stage", b'["Finished", {}]')
-        tx.put("run/r/latest epoch", b"3")
+        records = Records(tx, "r")
+        records.put(AggregatorStage(Finished()))
+        records.put(LatestEpoch(3))
     return AggregatorMember(store, WorkerPool(0))
 
 

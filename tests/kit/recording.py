@@ -5,7 +5,7 @@ From there a party can be asked again: the same message, another one, or with a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -20,7 +20,7 @@ from tests.kit.world import KnownNoiseBank, World, make_world
 from pv4fad.parties.party import Party
 from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.wire import Address, Message, decode, encode
-from pv4fad.store.records import R, Records
+from pv4fad.store.records import R, Record, Records
 from pv4fad.store.store import MemoryStore
 
 
@@ -83,6 +83,15 @@ def record_in(
     """A record among those of a store as they were at some time."""
     with MemoryStore("", records).transaction() as tx:
         return Records(tx, run_id, epoch).find(kind, *place)
+
+
+def kinds_kept(
+    party: Party, run_id: str, kinds: Iterable[type[Record]], epoch: int = 0
+) -> set[type[Record]]:
+    """Of these kinds, those that a party has records of, of training or of a later match."""
+    with party.store.transaction() as tx:
+        records = Records(tx, run_id, epoch)
+        return {kind for kind in kinds if records.has(kind) or any(records.places(kind))}
 
 
 def small_world(seed: int) -> tuple[World, np.ndarray]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.kit.class_world import ClassWorld, class_records, trained_class_world
-from tests.kit.recording import Recording, record
+from tests.kit.recording import Recording, kinds_kept, record
 from tests.kit.scoring_worlds import again
 from tests.kit.views import envelope
 from tests.kit.world import match_accounts, secret_key_of
@@ -91,13 +91,6 @@ def test_after_a_bank_changed_its_records_a_new_match_tells(world):
 JOIN = (NetworkKeys, PublicKeys, OwnKeys, PlacedTable, OpenedBlock, BankShares)
 
 
-def kept(party, run_id: str, epoch: int = 0) -> set[type]:
-    """The keys and parts of a join that a party has, of one match."""
-    with party.store.transaction() as tx:
-        records = Records(tx, run_id, epoch)
-        return {kind for kind in JOIN if records.has(kind) or any(records.places(kind))}
-
-
 def epochs(party, run_id: str) -> set[int]:
     """The matches after training that a party has anything of."""
     with party.store.transaction() as tx:
@@ -108,9 +101,9 @@ def test_old_joins_and_keys_are_forgotten(one_bank):
     federation, run_id = one_bank.federation, one_bank.parameters.run_id
     network, (bank,) = federation.payment_network, federation.banks
     keys = one_bank.account_keys
-    assert kept(network, run_id) | kept(bank, run_id) == set(JOIN)
+    assert kinds_kept(network, run_id, JOIN) | kinds_kept(bank, run_id, JOIN) == set(JOIN)
     match_accounts(one_bank, keys[::2], replace=False)
-    assert PlacedTable in kept(network, run_id, epoch=1)
+    assert PlacedTable in kinds_kept(network, run_id, JOIN, epoch=1)
     match_accounts(one_bank, keys, replace=False)
     # The second delta took the place of the first.
     for party in (network, bank):
@@ -118,7 +111,7 @@ def test_old_joins_and_keys_are_forgotten(one_bank):
     match_accounts(one_bank, keys, replace=True)
     for party in (network, bank):
         assert epochs(party, run_id) == {3}
-        assert not kept(party, run_id)
+        assert not kinds_kept(party, run_id, JOIN)
     bits = one_bank.ask(everybody(one_bank), ASKED)
     assert np.array_equal(bits, one_bank.true_bits(everybody(one_bank), ASKED))
 

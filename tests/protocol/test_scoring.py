@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.kit.recording import kinds_kept
 from tests.kit.scoring_worlds import TRAIN_ROWS, again, expected_votes, rows_of, trained
 from tests.kit.world import (
     World,
@@ -19,7 +20,6 @@ from pv4fad.errors import OrderError
 from pv4fad.payments.schema import FLAG_CODES
 from pv4fad.protocol.score.inputs import AskedSet, Round
 from pv4fad.protocol.score.state import EncryptedLabelShares, OpenedSets, SetMasks
-from pv4fad.store.records import Records
 
 pytestmark = pytest.mark.xdist_group("trained worlds")
 
@@ -121,16 +121,9 @@ def test_after_a_new_match_the_labels_are_sent_anew_under_new_keys(world):
     assert np.array_equal(score(world, case), expected)
     for bank, key in zip(world.federation.banks, old_keys, strict=True):
         assert not any(key in one for one in bank.store.snapshot().values())
-        assert not kept(bank, run_id, OpenedSets)
+        assert not kinds_kept(bank, run_id, [OpenedSets])
     network = world.federation.payment_network
-    assert not kept(network, run_id, EncryptedLabelShares)
-    assert not kept(network, run_id, SetMasks)
-
-
-def kept(party, run_id: str, kind) -> list:
-    """The places of a party's records of a kind, with training."""
-    with party.store.transaction() as tx:
-        return list(Records(tx, run_id).places(kind))
+    assert not kinds_kept(network, run_id, [EncryptedLabelShares, SetMasks])
 
 
 def test_a_sealed_model_answers_no_questions(one_bank):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.kit.recording import Recording, recorded_run, small_world, spy_on_masks
+from tests.kit.recording import Recording, kinds_kept, recorded_run, small_world, spy_on_masks
 from tests.kit.uniformity import are_uniform_and_fresh, is_uniform
 from tests.kit.views import (
     envelope,
@@ -206,15 +206,11 @@ def test_an_answer_that_is_made_anew_has_new_masks(run, view):
 
 def test_what_would_tell_sums_or_labels_together_with_another_party_is_forgotten(run):
     """An aggregator that is broken into later has nothing to add to the payment network's share."""
-    federation = run.world.federation
-    of_aggregator, of_network = (
-        {name.split("/")[3] for name in party.store.keys("run/")}
-        for party in (federation.aggregator, federation.payment_network)
-    )
-    assert Proposal.__name__ in of_aggregator
-    assert not of_aggregator & {kind.__name__ for kind in (SumsSoFar, Blinding, MaskBlock)}
-    assert LabelShare.__name__ in of_network
-    assert MaskedLeaves.__name__ not in of_network
+    federation, run_id = run.world.federation, run.world.parameters.run_id
+    of_aggregator = (Proposal, SumsSoFar, Blinding, MaskBlock)
+    assert kinds_kept(federation.aggregator, run_id, of_aggregator) == {Proposal}
+    of_network = (LabelShare, MaskedLeaves)
+    assert kinds_kept(federation.payment_network, run_id, of_network) == {LabelShare}
 
 
 def test_masks_are_bound_to_the_parameters_that_a_bank_was_told(run, monkeypatch):

@@ -6,7 +6,7 @@ from functools import cache
 from math import exp
 
 import pytest
-from tests.kit.small_federation import PASSPHRASE, write_two_banks
+from tests.kit.small_federation import PASSPHRASE, small_tables, write_two_banks
 
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.forest.paper import MESSAGE_FEATURES
@@ -28,6 +28,11 @@ MODELS = {
     "paper": TrainingSettings(epsilon="1/3", model="paper", bound=2, honest_banks=2),
     "votes": TrainingSettings(epsilon="none", model="paper", scoring="votes"),
 }
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return small_tables()
 
 
 @pytest.fixture(scope="module")

@@ -28,11 +28,11 @@ demo-federated: $(READY)  ## the same with the parties as separate processes ove
 
 test: $(READY)  ## the whole test suite with real cryptography (about 10 minutes on 2 cores)
 	@echo "Running the test suite (about 10 minutes on 2 cores) ..."
-	@$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-all: $(READY)  ## the test suite and the slow evidence
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
-	@$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder -m ''
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m ''
 
 test-other-blas: $(READY)  ## the tests with floating point, on the kernels of another processor
 	@$(BIN)/python .ci/other_blas.py

@@ -59,7 +59,7 @@ def main() -> int:
         print(f"Tests with another BLAS are left out: {reason}.")
         return 0
     print(*folders, flush=True)
-    command = [sys.executable, "-m", "pytest", "-n", "auto", "--dist", "loadgroup", *folders]
+    command = [sys.executable, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *folders]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 

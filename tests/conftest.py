@@ -18,22 +18,52 @@ settings.load_profile("untimed")
 # What takes longest begins first, so that all workers end at about the same time.
 FIRST = ("lead", "deployment", "protocol", "parties", "benchmarks", "test_demo.py")
 
+# Files that look into the same recorded or trained federation: one worker makes it for all.
+TOGETHER = (
+    {
+        "tests/protocol/test_views.py",
+        "tests/protocol/match/test_match.py",
+        "tests/protocol/test_default_views.py",
+        "tests/protocol/test_simulators.py",
+        "tests/parties/test_bank.py",
+        "tests/parties/test_discipline.py",
+    },
+    {
+        "tests/protocol/score/test_scoring.py",
+        "tests/protocol/score/test_scoring_views.py",
+        "tests/protocol/score/test_questions.py",
+        "tests/protocol/count/test_counts.py",
+        "tests/lead/test_score_and_refresh.py",
+    },
+)
+
+
+def pytest_configure():
+    for file in set().union(*TOGETHER):
+        assert (TESTS.parent / file).is_file(), f"{file} in TOGETHER is no file"
+
 
 def pytest_collection_modifyitems(items):
-    """For `--dist loadgroup`: a file is one group, or belongs to that of its mark `xdist_group`.
-
-    Files that look into the same recorded or trained federation have the same mark, so that one
-    worker makes it once for all of them.
-    """
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(TESTS).as_posix()))
-
     def place(item):
         room = item.path.relative_to(TESTS).parts[0]
         return FIRST.index(room) if room in FIRST else len(FIRST)
 
     items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """`--dist loadfile`, but files that belong together go to one worker."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415  only here is xdist needed
+
+    class LoadTogether(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.partition("::")[0]
+            return next((min(files) for files in TOGETHER if file in files), file)
+
+    return LoadTogether(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

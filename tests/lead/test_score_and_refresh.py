@@ -30,8 +30,6 @@ from pv4fad.run.meter import Meter
 from pv4fad.store.records import Records
 from pv4fad.store.store import MemoryStore
 
-pytestmark = pytest.mark.xdist_group("trained worlds")
-
 
 class Killed(BaseException):
     """The process dies."""

@@ -32,8 +32,6 @@ from pv4fad.store.records import Records
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool
 
-pytestmark = pytest.mark.xdist_group("recorded runs")
-
 NOW = datetime.now(UTC)
 
 

@@ -17,8 +17,6 @@ from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.wire import encode
 
-pytestmark = pytest.mark.xdist_group("recorded runs")
-
 PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
 BOTH = (
     RunProposal,

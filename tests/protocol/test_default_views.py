@@ -57,8 +57,6 @@ from pv4fad.protocol.state import Proposal
 from pv4fad.protocol.wire import Message, decode
 from pv4fad.store.records import Records
 
-pytestmark = pytest.mark.xdist_group("recorded runs")
-
 
 @pytest.fixture(scope="module")
 def run() -> Recording:

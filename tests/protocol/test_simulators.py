@@ -36,8 +36,6 @@ from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.score.state import Totals
 from pv4fad.randomness import secret_residues
 
-pytestmark = pytest.mark.xdist_group("recorded runs")
-
 
 @pytest.fixture(scope="module")
 def run():

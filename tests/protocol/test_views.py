@@ -43,8 +43,6 @@ from pv4fad.protocol.parameters import digest_of
 from pv4fad.protocol.propose.state import CountedAccounts
 from pv4fad.protocol.state import Proposal
 
-pytestmark = pytest.mark.xdist_group("recorded runs")
-
 
 @pytest.fixture(scope="module")
 def run() -> Recording:

@@ -11,8 +11,6 @@ from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import decode, encode
 from pv4fad.workers import WorkerPool
 
-pytestmark = pytest.mark.xdist_group("trained worlds")
-
 # Those with `fine` cells are the worlds of `test_questions`, trained once for both.
 CASES = [
     {"n_banks": 1},

@@ -17,8 +17,6 @@ from pv4fad.he.keys import Decryptor
 from pv4fad.he.ring import Ring
 from pv4fad.protocol.match.state import BankShares, OpenedBlock, PlacedTable
 
-pytestmark = pytest.mark.xdist_group("recorded runs")
-
 
 @pytest.fixture(scope="module")
 def run() -> Recording:

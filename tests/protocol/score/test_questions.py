@@ -17,8 +17,6 @@ from pv4fad.protocol.score.steps import bit_queries
 from pv4fad.protocol.wire import decode
 from pv4fad.store.records import Records
 
-pytestmark = pytest.mark.xdist_group("trained worlds")
-
 OF_CLASSES = (AskedSet((2,), False), AskedSet((2,), True), AskedSet((1, 2), True))
 WITHOUT_ABSENT = (AskedSet((1,), False), AskedSet((0, 1), False))
 WORLDS = {

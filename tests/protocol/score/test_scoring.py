@@ -21,8 +21,6 @@ from pv4fad.payments.schema import FLAG_CODES
 from pv4fad.protocol.score.inputs import AskedSet, Round
 from pv4fad.protocol.score.state import EncryptedLabelShares, OpenedSets, SetMasks
 
-pytestmark = pytest.mark.xdist_group("trained worlds")
-
 # Mixed: a table for each bank, and one that all banks get.
 MIXED = {"seed": 6, "n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}
 

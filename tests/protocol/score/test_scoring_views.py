@@ -40,8 +40,6 @@ from pv4fad.protocol.score.messages import BlindedSetShares, ScoreQuery, ScoreRe
 from pv4fad.protocol.score.state import OpenedSets, Totals
 from pv4fad.store.records import Records
 
-pytestmark = pytest.mark.xdist_group("trained worlds")
-
 SEALED = {"n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}
 LAYERS = 2
 BATCH = 1  # the epoch of the first batch

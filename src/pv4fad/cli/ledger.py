@@ -28,8 +28,9 @@ CLAIM = (
 )
 HOLDS_IF = (
     "An ε holds if at least H banks, this one included, add their noise and keep it secret;"
-    " H = 1 is the case that no other bank does. Guess: the largest probability of guessing correctly whether a record is"
-    " present, or which of two classes it has, if both were equally likely before."
+    " H = 1 is the case that no other bank does. Guess: the largest probability of guessing"
+    " correctly whether a record is present, or which of two classes it has, if both were equally"
+    " likely before."
 )
 WEAK = f"Warning: a run that claims an ε above {WARN_ABOVE}, or none, protects a record little."
 

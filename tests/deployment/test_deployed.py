@@ -10,10 +10,18 @@ import pytest
 from tests.kit.deployed import PATIENCE_S, Deployment, left_behind, processes_of
 
 from pv4fad.deployment.certificates import new_node_key
+from pv4fad.detection import local_model
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 BANKS = ["bank01", "bank02", "bank03"]
+COPIES = local_model.COPIES
+
+
+@pytest.fixture(autouse=True)
+def local_models_as_in_the_processes(monkeypatch):
+    """Verification here fits the local model again: with all copies, as the parties do."""
+    monkeypatch.setattr(local_model, "COPIES", COPIES)
 
 
 def test_all_parties_are_reached_over_tls_and_no_process_is_left(tmp_path):

@@ -92,7 +92,7 @@ class RecordSchema(ValidatedModel):
     """The column that says which namespace an id is of; needed if sides have namespaces."""
     classes: tuple[ClassName, ...] = Field(min_length=2, max_length=MOST_CLASSES)
     """What a record can be; every record has one class.  The first is the ordinary one."""
-    kinds: dict[ClassName, tuple[ClassName, ...]] = {}
+    kinds: dict[ClassName, tuple[ClassName, ...]] = Field(default_factory=dict)
     """Classes that are counted and asked about together, by name; by default each on its own."""
     column: ColumnName = "Class"
     """The column with the class, where there are no rules."""

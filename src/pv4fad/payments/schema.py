@@ -12,6 +12,9 @@ from enum import StrEnum
 
 import polars as pl
 
+from pv4fad.rules import Condition, Rule
+from pv4fad.schema import RecordSchema, RowsSchema, Schema, SideSchema
+
 FLAG_MEANINGS: dict[str, str] = {
     "00": "none",
     "01": "closed",
@@ -26,7 +29,6 @@ FLAG_MEANINGS: dict[str, str] = {
     "11": "invalid individual ID",
 }
 FLAG_CODES: tuple[str, ...] = tuple(FLAG_MEANINGS)
-"""The atoms of the flag family, in order: atom k of an account is `Flags.to_physical() == k`."""
 
 NO_FLAG = "00"
 MILD_FLAGS = ("03", "04", "05")  # recently opened, name mismatch, under monitoring
@@ -107,6 +109,62 @@ ACCOUNT_COLUMNS: tuple[Column, ...] = (
     Column("CountryCityZip", Kind.REPEATED_TEXT, nullable=True),
     Column("Flags", Kind.FLAG),
 )
+
+ORDERING, BENEFICIARY = range(2)
+"""The sides of a payment, as columns of arrays."""
+
+PAPER_FEATURES = (
+    "settlement_delay_days",
+    "sender_delay_share",
+    "currency_mismatch",
+    "log_amount",
+    "log_amount_ratio",
+    "amount_z",
+    "hour",
+    "sender_hour_share",
+    "sender_currency_share",
+    "sender_exchange_share",
+    "corridor_share",
+)
+"""What the paper's trees may test: what a message says about itself and its sender's habits."""
+PAPER_CONDITIONS = (2, 8)
+"""How often the paper's trees list the condition of each side."""
+
+_CLASS_OF = {code: meaning for code, meaning in FLAG_MEANINGS.items()} | {NO_FLAG: "ordinary"}
+
+SCHEMA = Schema(
+    name="payments",
+    format="payments",
+    rows=RowsSchema(
+        id="MessageId",
+        time="Timestamp",
+        label=LABEL,
+        event="UETR",
+        features="pv4fad.payments.features:compute_features",
+    ),
+    sides={
+        "ordering": SideSchema(id="OrderingAccount", holder="Sender", leg="first"),
+        "beneficiary": SideSchema(id="BeneficiaryAccount", holder="Receiver", leg="last"),
+    },
+    record=RecordSchema(
+        id="Account",
+        holder="Bank",
+        classes=tuple(_CLASS_OF.values()),
+        kinds={
+            "mild": tuple(_CLASS_OF[code] for code in MILD_FLAGS),
+            "severe": tuple(
+                name for code, name in _CLASS_OF.items() if code not in (NO_FLAG, *MILD_FLAGS)
+            ),
+        },
+        rules=tuple(
+            Rule(class_=name, all=(Condition(column="Flags", is_=code),))
+            for code, name in _CLASS_OF.items()
+        ),
+    ),
+)
+"""Payments: the ordering account is kept by the Sender of the first leg of the payment (UETR), the
+beneficiary's by the Receiver of the last leg.  All legs among the given rows count: what is known
+when the holders are looked up."""
 
 TRANSACTION_SCHEMA = pl.Schema({column.name: column.dtype for column in TRANSACTION_COLUMNS})
 ACCOUNT_SCHEMA = pl.Schema({column.name: column.dtype for column in ACCOUNT_COLUMNS})

@@ -12,9 +12,9 @@ from typing import Literal
 import polars as pl
 
 from pv4fad.errors import DataError
-from pv4fad.payments.parsing import Check, is_readable_as, parse
-from pv4fad.payments.schema import Column
-from pv4fad.payments.source import LoadReport, Problem, open_table, read_table, refuse
+from pv4fad.tables.columns import Column
+from pv4fad.tables.parsing import Check, is_readable_as, parse
+from pv4fad.tables.source import LoadReport, Problem, open_table, read_table, refuse
 
 OnBadRows = Literal["raise", "drop"]
 
@@ -90,7 +90,7 @@ def read_sheet(
         Problem(path, "missing from the file", name) for name in further if name not in stored
     ]
     problems += [
-        Problem(path, f"stored as {stored[c.name]}, not as {c.kind}", c.name)
+        Problem(path, f"stored as {stored[c.name]}, not as {c.kind.name}", c.name)
         for c in present
         if c not in readable
     ]

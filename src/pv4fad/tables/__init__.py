@@ -1,0 +1,1 @@
+"""Files and data frames as typed, checked tables; knows nothing of payments."""

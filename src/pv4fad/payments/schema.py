@@ -88,7 +88,7 @@ PAPER_FEATURES = (
 PAPER_CONDITIONS = (2, 8)
 """How often the paper's trees list the condition of each side."""
 
-_CLASS_OF = {code: meaning for code, meaning in FLAG_MEANINGS.items()} | {NO_FLAG: "ordinary"}
+_CLASS_OF = FLAG_MEANINGS | {NO_FLAG: "ordinary"}
 
 SCHEMA = Schema(
     name="payments",

@@ -156,8 +156,8 @@ def _shared_banks(accounts: Mapping[str, AccountTable]) -> list[str]:
         for bic, n_accounts in table.frame.group_by("Bank").len().sort("Bank").iter_rows():
             if bic in owner:
                 problems.append(
-                    f"{table.report.path}: column Bank: BIC {bic}, accounts: {n_accounts:,}, "
-                    f"is also in {owner[bic].report.path}; a bank's accounts belong in one file"
+                    f"{table.report.source}: column Bank: BIC {bic}, accounts: {n_accounts:,}, "
+                    f"is also in {owner[bic].report.source}; a bank's accounts belong in one file"
                 )
             owner.setdefault(bic, table)
     return problems

@@ -68,7 +68,7 @@ def _timestamp(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     text = cell.str.replace("T", " ", literal=True)
     moment = pl.coalesce(
         text.str.to_datetime(form, time_unit="us", strict=False)
-        for form in ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
+        for form in ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d")
     )
     return pl.when(moment.dt.year().is_between(*_PLAUSIBLE_YEARS)).then(moment)
 
@@ -78,12 +78,30 @@ def _finite(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     return pl.when(number.is_finite()).then(number)
 
 
+def _number_text(text: pl.Expr) -> pl.Expr:
+    """Writers of CSV files write a missing number as NaN."""
+    stripped = _stripped(text)
+    return pl.when(stripped.str.to_lowercase() != "nan").then(stripped)
+
+
+def _as_text(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
+    return cell.cast(pl.String)
+
+
 def _label(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     number = cell.cast(pl.Float64, strict=False)
     return pl.when(number.is_in([0.0, 1.0])).then(number)
 
 
 TEXT = Kind("text", pl.String())
+ID = Kind("id (text or a whole number)", pl.String(), _as_text, None, lambda s: s.is_integer())
+CATEGORY = Kind(
+    "category (text, a whole number, true or false)",
+    pl.String(),
+    _as_text,
+    None,
+    lambda stored: stored.is_integer() or isinstance(stored, pl.Boolean),
+)
 REPEATED_TEXT = Kind("text (repeated)", pl.Categorical())
 TIMESTAMP = Kind(
     "date and time (YYYY-MM-DD hh:mm:ss)",
@@ -92,7 +110,14 @@ TIMESTAMP = Kind(
     "an unparsable date (expected YYYY-MM-DD hh:mm:ss)",
     lambda stored: isinstance(stored, (pl.Datetime, pl.Date)),
 )
-NUMBER = Kind("number", pl.Float64(), _finite, "no number", lambda stored: stored.is_numeric())
+NUMBER = Kind(
+    "number",
+    pl.Float64(),
+    _finite,
+    "no finite number",
+    lambda stored: stored.is_numeric(),
+    _number_text,
+)
 AMOUNT = Kind(
     "amount",
     pl.Float64(),

@@ -33,8 +33,10 @@ def is_readable_as(column: Column, stored: pl.DataType) -> bool:
     return is_text(stored) or column.kind.also_stored_as(stored)
 
 
-def parse(table: pl.LazyFrame, columns: Sequence[Column]) -> tuple[pl.LazyFrame, list[Check]]:
-    """The table with typed columns, followed by one mask per check."""
+def parse(
+    table: pl.LazyFrame, columns: Sequence[Column], further: Sequence[str] = ()
+) -> tuple[pl.LazyFrame, list[Check]]:
+    """The table with typed columns, then the further ones as stored, then one mask per check."""
     stored = table.collect_schema()
     cells = [_cell(column, stored[column.name]) for column in columns]
     values = [
@@ -50,7 +52,8 @@ def parse(table: pl.LazyFrame, columns: Sequence[Column]) -> tuple[pl.LazyFrame,
     ]
     typed = [pl.col(_value_name(column)).alias(column.name) for column in columns]
     # One stage per step, so that the masks re-use the parsed values.
-    staged = table.select(cells).with_columns(values).select(*typed, *(mask for _, mask in masks))
+    cleaned = table.select(*cells, *further).with_columns(values)
+    staged = cleaned.select(*typed, *further, *(mask for _, mask in masks))
     return staged, [check for check, _ in masks]
 
 
@@ -63,10 +66,10 @@ def _as_cell(stored: pl.DataType) -> pl.DataType:
 
 
 def _cell(column: Column, stored: pl.DataType) -> pl.Expr:
-    """The cell with blank text as null."""
+    """The cell with blank text, and NaN in a column of numbers, as null."""
     cell = pl.col(column.name)
     if not is_text(stored):
-        return cell
+        return cell.fill_nan(None) if stored.is_float() else cell
     text = column.kind.clean(cell.cast(pl.String))
     return pl.when(text != "").then(text).alias(column.name)
 

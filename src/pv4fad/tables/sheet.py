@@ -1,4 +1,4 @@
-"""A file that has been read, with what is wrong with its rows; settled by refusing or dropping."""
+"""A table that has been read, with what is wrong with its rows; settled by refusing or dropping."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
 from pv4fad.errors import DataError
-from pv4fad.tables.columns import Column
+from pv4fad.tables.columns import Column, is_text
 from pv4fad.tables.parsing import Check, is_readable_as, parse
 from pv4fad.tables.source import LoadReport, Problem, open_table, read_table, refuse
 
@@ -21,12 +21,12 @@ OnBadRows = Literal["raise", "drop"]
 
 @dataclass(frozen=True)
 class Sheet:
-    """All rows of a file, typed, and for each check that found something the mask of bad rows."""
+    """All rows of a table, typed, and for each check that found something the mask of bad rows."""
 
-    path: Path
+    source: Path | str  # a file, or the name of a frame
     rows: pl.DataFrame
     found: Mapping[Check, pl.Series]
-    extra_columns: tuple[str, ...]  # that the file has and the schema does not
+    extra_columns: tuple[str, ...]  # that the table has and nobody asked for
 
     def bad_rows(self) -> pl.Series:
         """The mask of the rows to which any check objects."""
@@ -36,12 +36,12 @@ class Sheet:
     def with_check(self, check: Check, mask: pl.Series) -> Sheet:
         """The sheet after a further check."""
         found = dict(self.found) | ({check: mask} if mask.any() else {})
-        return Sheet(self.path, self.rows, found, self.extra_columns)
+        return Sheet(self.source, self.rows, found, self.extra_columns)
 
     def problems(self) -> list[Problem]:
         """One problem per check that found something."""
         return [
-            Problem(self.path, check.reason, check.column, int(mask.sum()), _first(mask))
+            Problem(self.source, check.reason, check.column, int(mask.sum()), _first(mask))
             for check, mask in self.found.items()
         ]
 
@@ -52,73 +52,93 @@ class Sheet:
             refuse(problems)
         rows = self.rows.filter(~self.bad_rows()) if problems else self.rows
         if rows.is_empty():
-            raise DataError(f"{self.path}: no good row is left; {problems[0]}")
+            raise DataError(f"{self.source}: no good row is left; {problems[0]}")
         n_read, n_dropped = self.rows.height, self.rows.height - rows.height
         report = LoadReport(
-            self.path, n_read, n_dropped, tuple(problems), extra_columns=self.extra_columns
+            self.source, n_read, n_dropped, tuple(problems), extra_columns=self.extra_columns
         )
         return rows, report
 
 
 def read_sheet(
-    path: Path,
+    source: Any,
     columns: Sequence[Column],
     optional: Sequence[str] = (),
     further: Sequence[str] = (),
+    *,
+    name: str = "the table",
 ) -> Sheet:
-    """Read the columns, in this order, from a file; one that is `optional` may be absent.
+    """Read the columns, in this order, from a file or frame; one that is `optional` may be absent.
 
-    `further` columns come after them, with the type that all their values have in common.
+    `further` columns come after them, with the type that all their values have in common.  `name`
+    is what errors call a frame; a file is called by its path.
     A column that is missing or stored as the wrong type is an error, whatever the user chose to
     do about bad rows; the error also names what is wrong with the rows.
     """
-    table = open_table(path)
+    called = source if isinstance(source, Path) else name
+    table = open_table(source, called)
     stored = table.collect_schema()
     present = [column for column in columns if column.name in stored]
     if not present:
-        raise DataError(
-            f"{path}: has none of the expected columns {', '.join(c.name for c in columns)}; "
-            "is there a header line, with commas between the names?"
-        )
+        raise _no_column(called, columns, list(stored))
     readable = [column for column in present if is_readable_as(column, stored[column.name])]
+    absent = "missing from the file" if isinstance(called, Path) else "missing"
+    required = [column.name for column in columns if column.name not in optional]
     problems = [
-        Problem(path, "missing from the file", column.name)
-        for column in columns
-        if column.name not in stored and column.name not in optional
+        Problem(called, absent, needed) for needed in (*required, *further) if needed not in stored
     ]
     problems += [
-        Problem(path, "missing from the file", name) for name in further if name not in stored
-    ]
-    problems += [
-        Problem(path, f"stored as {stored[c.name]}, not as {c.kind.name}", c.name)
+        Problem(called, f"stored as {stored[c.name]}, not as {c.kind.name}", c.name)
         for c in present
         if c not in readable
     ]
-    parsed, checks = parse(table, readable)
-    frame = read_table(path, parsed)
-    names = {column.name for column in columns} | set(further)
-    rows = frame.select(column.name for column in readable)
-    if further and not problems:
-        others = read_table(path, table.select(further))
-        rows = rows.with_columns(common_type(others[name]) for name in further)
+    kept = [given for given in further if given in stored]
+    parsed, checks = parse(table, readable, kept)
+    frame = read_table(called, parsed)
     sheet = Sheet(
-        path,
-        rows,
+        called,
+        frame.select(
+            *(column.name for column in readable), *(common_type(frame[given]) for given in kept)
+        ),
         {check: frame[check.mask] for check in checks if frame[check.mask].any()},
-        tuple(name for name in stored if name not in names),
+        tuple(given for given in stored if given not in {c.name for c in columns} | set(further)),
     )
     if problems:
         refuse([*problems, *sheet.problems()])
     return sheet
 
 
+def _no_column(called: Path | str, columns: Sequence[Column], there: Sequence[str]) -> DataError:
+    expected = f"has none of the expected columns {', '.join(c.name for c in columns)}"
+    if isinstance(called, Path):
+        why = "is there a header line, with commas between the names?"
+    else:
+        why = f"its columns are {', '.join(there) or 'none'}"
+    return DataError(f"{called}: {expected}; {why}")
+
+
 def common_type(column: pl.Series) -> pl.Series:
-    """Text as numbers or dates if every value is one; a column of another type as it is."""
+    """Text as numbers, dates or truth values if every value is one; others stay as they are.
+
+    Blank text is no value.  A column without any value becomes one of type Null.
+    """
+    if is_text(column.dtype):
+        text = column.cast(pl.String).str.strip_chars()
+        column = text.set(text == "", None)
+    if column.null_count() == len(column):
+        return column.cast(pl.Null)
     if column.dtype != pl.String:
         return column
-    as_number = column.cast(pl.Float64, strict=False)
-    as_date = column.str.to_date("%Y-%m-%d", strict=False)
-    for converted in (as_number, as_date):
+    lower = column.str.to_lowercase()
+    candidates = (
+        column.cast(pl.Float64, strict=False),
+        column.str.to_date("%Y-%m-%d", strict=False),
+        column.str.replace("T", " ", literal=True).str.to_datetime(
+            "%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False
+        ),
+        lower.replace_strict({"true": True, "false": False}, default=None),
+    )
+    for converted in candidates:
         if converted.null_count() == column.null_count():
             return converted
     return column

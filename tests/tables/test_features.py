@@ -160,6 +160,13 @@ def test_categories_have_the_numbers_of_training(rows):
     np.testing.assert_array_equal(trained, scored[::-1])
 
 
+@pytest.mark.parametrize("name", ["value", "rows", "n", "count", "literal"])
+def test_any_name_of_a_column_will_do(name):
+    rows = _claims(**{name: ["x", "y", "y"]}).rename({"Kind": "Other"})
+    only_kind = schema(1, numbers=(), categories=(name,), history=False)
+    np.testing.assert_array_equal(compute_features(only_kind, rows).values, [[1], [0], [0]])
+
+
 def test_times_can_be_dates_and_ids_numbers():
     days = pl.Series("Time", [3, 10, 4], pl.Int32).cast(pl.Date)
     rows = pl.DataFrame({"Id": ["1", "2", "3"], "Time": days, "patient": [7, 7, 7]})

@@ -81,12 +81,12 @@ def _number(column: pl.Series) -> NDArray[np.float64]:
 
 
 def _category(column: pl.Series, training: pl.Series) -> NDArray[np.float64]:
-    name = column.name
     known = (
         training.cast(pl.String)
         .drop_nulls()
-        .value_counts(name="n")
-        .sort(["n", name], descending=[True, False])[name]
+        .alias("value")
+        .value_counts(name="rows")
+        .sort(["rows", "value"], descending=[True, False])["value"]
     )
     codes = column.cast(pl.String).replace_strict(
         known,
@@ -120,7 +120,8 @@ def _microseconds(column: pl.Series) -> Integers:
 
 
 def _codes(parts: list[pl.DataFrame], name: str) -> Integers:
-    return column_codes(pl.concat([_column(part, name).cast(pl.String) for part in parts]))
+    texts = pl.concat([_column(part, name).cast(pl.String) for part in parts])
+    return column_codes(texts.cast(pl.Categorical))  # many times faster than to sort text
 
 
 def _of_function(path: str, rows: pl.DataFrame, history: pl.DataFrame | None) -> FeatureTable:

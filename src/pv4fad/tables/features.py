@@ -81,12 +81,12 @@ def _number(column: pl.Series) -> NDArray[np.float64]:
 
 
 def _category(column: pl.Series, training: pl.Series) -> NDArray[np.float64]:
-    name = column.name
     known = (
         training.cast(pl.String)
         .drop_nulls()
-        .value_counts(name="n")
-        .sort(["n", name], descending=[True, False])[name]
+        .alias("value")
+        .value_counts(name="rows")
+        .sort(["rows", "value"], descending=[True, False])["value"]
     )
     codes = column.cast(pl.String).replace_strict(
         known,
@@ -98,11 +98,9 @@ def _category(column: pl.Series, training: pl.Series) -> NDArray[np.float64]:
 
 
 def _history_rows(schema: Schema, parts: list[pl.DataFrame]) -> HistoryRows:
-    times = [_time(_column(part, schema.rows.time)) for part in parts]
-    if len({part.dtype for part in times}) > 1:
-        raise DataError(f"column {schema.rows.time!r} has numbers in one table, not in the other")
-    instants, rank = np.unique(np.concatenate(times), return_inverse=True)
-    days = instants / (_MICROSECONDS_OF_A_DAY if instants.dtype == np.int64 else 1)
+    times = np.concatenate([_microseconds(_column(part, schema.rows.time)) for part in parts])
+    instants, rank = np.unique(times, return_inverse=True)
+    days = instants / _MICROSECONDS_OF_A_DAY
     event = None
     if schema.rows.event is not None:
         event = _codes(parts, schema.rows.event)
@@ -113,24 +111,17 @@ def _history_rows(schema: Schema, parts: list[pl.DataFrame]) -> HistoryRows:
     return HistoryRows(rank.astype(np.int64), days, event, ids)
 
 
-def _time(column: pl.Series) -> NDArray[Any]:
-    """Microseconds as integers, or days as floating point where the table has numbers."""
-    if column.dtype in (pl.Date, pl.Datetime):
-        column = column.dt.epoch("us")
-    elif column.dtype.is_numeric():
-        column = column.cast(pl.Float64)
-    else:
-        raise DataError(
-            f"column {column.name!r} must have dates, times or numbers of days, and has "
-            f"{column.dtype}"
-        )
-    if column.has_nulls() or not column.is_finite().all():
+def _microseconds(column: pl.Series) -> Integers:
+    if column.dtype not in (pl.Date, pl.Datetime):
+        raise DataError(f"column {column.name!r} must have dates or times, and has {column.dtype}")
+    if column.has_nulls():
         raise DataError(f"column {column.name!r}: every row must have a time")
-    return column.to_numpy()
+    return column.dt.epoch("us").to_numpy()
 
 
 def _codes(parts: list[pl.DataFrame], name: str) -> Integers:
-    return column_codes(pl.concat([_column(part, name).cast(pl.String) for part in parts]))
+    texts = pl.concat([_column(part, name).cast(pl.String) for part in parts])
+    return column_codes(texts.cast(pl.Categorical))  # many times faster than to sort text
 
 
 def _of_function(path: str, rows: pl.DataFrame, history: pl.DataFrame | None) -> FeatureTable:

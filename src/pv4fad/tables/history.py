@@ -16,6 +16,7 @@ missing, and the combination is not counted.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 from pv4fad.tables.earlier import EarlierRows, Integers, group_codes, run_starts
 
 Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 MISSING_ID = 0
 
@@ -41,72 +41,96 @@ class HistoryRows:
 def history_features(rows: HistoryRows) -> dict[str, Floats]:
     """The features by name, in order; NaN where missing."""
     features: dict[str, Floats] = {}
-    known = {side: codes != MISSING_ID for side, codes in rows.ids.items()}
-    for side, codes in rows.ids.items():
-        features[f"{side}_rows_before"] = np.where(known[side], _count(rows, codes), np.nan)
-        features[f"{side}_days_since"] = np.where(known[side], _days_since(rows, codes), np.nan)
-        if others := [rows.ids[other] for other in rows.ids if other != side]:
-            counted = np.all(list(known.values()), axis=0)
-            distinct = _distinct(rows, codes, group_codes(*others), counted)
-            features[f"{side}_others_before"] = np.where(known[side], distinct, np.nan)
+    known = {side: ids != MISSING_ID for side, ids in rows.ids.items()}
+    all_known = np.all(list(known.values()), axis=0)
+    dealing = _Seen.of(rows, group_codes(*rows.ids.values()))
+    firsts = dealing.firsts(all_known)
+    for side, ids in rows.ids.items():
+        seen = dealing if len(rows.ids) == 1 else _Seen.of(rows, ids)
+        found: dict[str, NDArray[Any]] = {
+            "rows_before": seen.count(),
+            "days_since": seen.days_since(),
+        }
+        if len(rows.ids) > 1:
+            found["others_before"] = seen.distinct(firsts)
+        for name, values in found.items():
+            features[f"{side}_{name}"] = np.where(known[side], values, np.nan)
     if len(rows.ids) > 1:
-        seen = _count(rows, group_codes(*rows.ids.values()))
-        all_known = np.all(list(known.values()), axis=0)
-        features["first_dealing"] = np.where(all_known, seen == 0, np.nan)
+        features["first_dealing"] = np.where(all_known, dealing.count() == 0, np.nan)
     return features
 
 
-def _count(rows: HistoryRows, group: Integers) -> Integers:
-    """How many rows of its group a row sees."""
-    count = EarlierRows.of(group, rows.time).count()
-    if rows.event is None:
-        return count
-    return count - EarlierRows.of(group_codes(group, rows.event), rows.time).count()
+@dataclass(frozen=True)
+class _Firsts:
+    """Where each combination of ids first occurs."""
+
+    is_first: Integers  # by row, 0 or 1: one row of each combination, at its first time
+    began: Integers  # of combinations that occur in several events: that row,
+    again: Integers  # and the first one in another event
 
 
-def _days_since(rows: HistoryRows, group: Integers) -> Floats:
-    """The days since the last row of its group that a row sees; NaN if there is none."""
-    earlier = EarlierRows.of(group, rows.time)
-    last = earlier.instant_start - 1
-    if rows.event is not None:
-        # If the last earlier row is of the own event, skip its neighbours of the same event.
+@dataclass(frozen=True)
+class _Seen:
+    """The rows of its group that each row sees."""
+
+    rows: HistoryRows
+    group: Integers
+    earlier: EarlierRows
+    own: Integers | None  # group and event
+    own_earlier: EarlierRows | None
+
+    @classmethod
+    def of(cls, rows: HistoryRows, group: Integers) -> _Seen:
+        earlier = EarlierRows.of(group, rows.time)
+        if rows.event is None:
+            return cls(rows, group, earlier, None, None)
         own = group_codes(group, rows.event)
-        run = run_starts(own[earlier.order])
-        last = np.where(own[earlier.order[last]] == own, run[last] - 1, last)
-    exists = (earlier.count() > 0) & (last >= earlier.group_start)
-    days = rows.days[rows.time]
-    return np.where(exists, days - days[earlier.order[last]], np.nan)
+        return cls(rows, group, earlier, own, EarlierRows.of(own, rows.time))
 
+    def count(self) -> Integers:
+        """How many they are."""
+        count = self.earlier.count()
+        return count if self.own_earlier is None else count - self.own_earlier.count()
 
-def _distinct(rows: HistoryRows, group: Integers, other: Integers, counted: Flags) -> Integers:
-    """How many different `other` a row sees among the counted rows of its group.
+    def days_since(self) -> Floats:
+        """The days since the last of them; NaN if there is none."""
+        order = self.earlier.order
+        last = self.earlier.instant_start - 1
+        if self.own is not None:
+            # If the last earlier row is of the own event, skip its neighbours of the same event.
+            run = run_starts(self.own[order])
+            last = np.where(self.own[order[last]] == self.own, run[last] - 1, last)
+        exists = (self.earlier.count() > 0) & (last >= self.earlier.group_start)
+        days = self.rows.days[self.rows.time]
+        return np.where(exists, days - days[order[last]], np.nan)
 
-    A row at time t sees a pair of group and other if the pair first occurred before t.  If it first
-    occurred in the row's own event, that does not help: then it sees the pair if the pair occurred
-    in another event before t.
-    """
-    pair = group_codes(group, other)
-    order = EarlierRows.of(pair, rows.time).order
-    order = order[counted[order]]
-    start = run_starts(pair[order])
-    is_first = start == np.arange(len(order))
-    first = order[is_first]
-    seen = _before(group[first], rows.time[first], group, rows.time)
-    if rows.event is None:
+    def firsts(self, counted: NDArray[np.bool_]) -> _Firsts:
+        """Where each group first occurs among the counted rows."""
+        order = self.earlier.order[counted[self.earlier.order]]
+        start = run_starts(self.group[order])
+        is_first = np.zeros(len(counted), np.int64)
+        is_first[order[start]] = 1
+        if self.own is None:
+            return _Firsts(is_first, start[:0], start[:0])
+        elsewhere = np.flatnonzero(self.own[order] != self.own[order[start]])
+        begins, position = np.unique(start[elsewhere], return_index=True)
+        return _Firsts(is_first, order[begins], order[elsewhere[position]])
+
+    def distinct(self, firsts: _Firsts) -> Integers:
+        """How many different combinations of ids they have.
+
+        A row at time t sees a combination that first occurred before t, unless that was in the
+        row's own event; then it sees the combination if another event had it before t.
+        """
+        seen = self.earlier.sum(firsts.is_first)
+        if self.own is None or self.own_earlier is None:
+            return seen
+        seen -= self.own_earlier.sum(firsts.is_first)
+        time = self.rows.time
+        n_times = len(self.rows.days)
+        again = np.sort(self.own[firsts.began] * n_times + time[firsts.again])
+        # Others have no earlier row in their own event.
+        asks = np.flatnonzero(self.own_earlier.count())
+        key = self.own[asks] * n_times
+        seen[asks] += np.searchsorted(again, key + time[asks]) - np.searchsorted(again, key)
         return seen
-    own = group_codes(group, rows.event)
-    began = order[start]  # by row in `order`: where its pair first occurred
-    elsewhere = np.flatnonzero(rows.event[order] != rows.event[began])
-    _, first_of_pair = np.unique(start[elsewhere], return_index=True)
-    again = elsewhere[first_of_pair]
-    seen -= _before(own[first], rows.time[first], own, rows.time)
-    return seen + _before(own[began[again]], rows.time[order[again]], own, rows.time)
-
-
-def _before(entry_key: Integers, entry_time: Integers, key: Integers, time: Integers) -> Integers:
-    """By key and time: how many entries there are of that key before that time."""
-    stride = int(time.max(initial=0)) + 1
-    entries = np.sort(entry_key * stride + entry_time)
-    start = np.searchsorted(entries, key * stride)
-    result: Integers = np.searchsorted(entries, key * stride + time) - start
-    return result

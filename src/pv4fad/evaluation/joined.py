@@ -18,10 +18,11 @@ from pv4fad.errors import DataError
 from pv4fad.evidence.knowledge import own_hazard
 from pv4fad.lead.data import bank_directory, load_split
 from pv4fad.lead.evidence_model import prepare_evidence
-from pv4fad.lead.rows import new_rows, side_keys
+from pv4fad.lead.rows import new_rows
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.schema import Schema
 from pv4fad.tables.features import FeatureTable, compute_features
+from pv4fad.tables.sides import side_keys
 from pv4fad.verify.comparison import joined_classes
 
 _SEED = 11

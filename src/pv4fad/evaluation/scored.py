@@ -75,8 +75,7 @@ class ScoredTransactions:
         """The labels, one of which is 1 at least."""
         if self.labels is None:
             raise DataError(
-                f"{where}: the test split has no labels, so the predictions"
-                " cannot be evaluated"
+                f"{where}: the test split has no labels, so the predictions cannot be evaluated"
             )
         if not self.labels.any():
             raise DataError(f"{where}: no transaction of the test split is labelled 1")

@@ -71,7 +71,7 @@ class TrainingPayments:
 
     @property
     def n_sides(self) -> int:
-        return self.index.key_of.shape[1]
+        return int(self.index.key_of.shape[1])
 
     @property
     def account(self) -> Integers:

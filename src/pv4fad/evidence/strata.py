@@ -22,7 +22,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-
 N_STRATA = 3
 _MOST_OTHERS = np.array([0, 3])  # of all strata but the last
 

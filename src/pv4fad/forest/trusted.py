@@ -26,7 +26,7 @@ class Votes:
 
     @property
     def total(self) -> NDArray[np.int64]:
-        return self.green + self.sides.sum(axis=1)
+        return np.asarray(self.green + self.sides.sum(axis=1))
 
 
 @dataclass(frozen=True)

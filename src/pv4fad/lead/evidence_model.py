@@ -27,9 +27,7 @@ from pv4fad.forest.pairs import GroupCounts
 from pv4fad.lead.rows import (
     NewRows,
     account_index,
-    first_dealings,
     inside_federation,
-    side_keys,
     tables_of,
 )
 from pv4fad.lead.settings import TrainingSettings
@@ -43,6 +41,7 @@ from pv4fad.schema import Absent, Schema
 from pv4fad.store.records import Record, Records, stored
 from pv4fad.store.store import Store
 from pv4fad.tables.features import FeatureTable
+from pv4fad.tables.sides import first_dealings, side_keys
 
 
 @dataclass(frozen=True)

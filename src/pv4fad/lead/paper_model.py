@@ -20,7 +20,7 @@ from pv4fad.forest.pairs import KeptPairs, choose_pairs, green_labels, group_cou
 from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.reasons import reasons
 from pv4fad.forest.votes import green_votes, predictions
-from pv4fad.lead.rows import NewRows, account_index, side_keys, tables_of
+from pv4fad.lead.rows import NewRows, account_index, tables_of
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.protocol.propose.inputs import TrainingInput, Trees
 from pv4fad.protocol.propose.state import StoredTrees
@@ -31,6 +31,7 @@ from pv4fad.schema import Schema
 from pv4fad.store.records import stored
 from pv4fad.store.store import Store
 from pv4fad.tables.features import FeatureTable
+from pv4fad.tables.sides import side_keys
 
 _MOST_ROUNDS = 7
 

@@ -27,8 +27,8 @@ from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
 from pv4fad.randomness import secret_bytes
-from pv4fad.store.records import Record, Records, stored
 from pv4fad.schema import Schema
+from pv4fad.store.records import Record, Records, stored
 from pv4fad.store.store import Store
 from pv4fad.tables.features import FeatureTable, compute_features
 from pv4fad.validated import ValidatedModel

@@ -18,32 +18,14 @@ from pv4fad.hashing.keyed import tree_of
 from pv4fad.protocol.tables import AccountKey, TableAccounts, assign_tables
 from pv4fad.schema import Schema
 from pv4fad.tables.features import FeatureTable, compute_features
+from pv4fad.tables.sides import KEY_COLUMNS, first_dealings, side_keys, structural_columns
 
-KEY_COLUMNS = {"Holder": pl.String, "Id": pl.String}
 _FINGERPRINT_ROWS = 100_000  # at a time
 
 
-def side_keys(schema: Schema, rows: pl.DataFrame) -> list[pl.DataFrame]:
-    """(Holder, Id) of each row, one table per side.
-
-    A holder that is taken from the first or last row of its event is looked up among these rows:
-    give the earlier rows of the same events as well.
-    """
-    found = []
-    for side in schema.sides.values():
-        if side.holder is None:
-            holder = pl.lit(None, pl.String)
-        elif side.leg is None:
-            holder = pl.col(side.holder).cast(pl.String)
-        else:
-            in_order = pl.col(side.holder).sort_by(schema.rows.time, schema.rows.id)
-            chosen = in_order.first() if side.leg == "first" else in_order.last()
-            holder = chosen.over(schema.rows.event).cast(pl.String)
-        found.append(rows.select(Holder=holder, Id=pl.col(side.id).cast(pl.String)))
-    return found
-
-
-def account_index(keys_of_sides: Sequence[pl.DataFrame], n_trees: int) -> tuple[pl.DataFrame, AccountIndex]:
+def account_index(
+    keys_of_sides: Sequence[pl.DataFrame], n_trees: int
+) -> tuple[pl.DataFrame, AccountIndex]:
     """The distinct accounts (Holder, Id), and which of them each side of each row has."""
     sides = pl.concat(keys_of_sides)
     names = list(KEY_COLUMNS)
@@ -65,17 +47,6 @@ def inside_federation(keys: pl.DataFrame, directory: Mapping[str, str]) -> NDArr
     # A bank that is unknown may be any of them.
     holder = keys["Holder"]
     return (holder.is_null() | holder.is_in(list(directory))).to_numpy()
-
-
-def first_dealings(schema: Schema, rows: pl.DataFrame) -> NDArray[np.bool_]:
-    """Whether each row belongs to the first event between its accounts.
-
-    First is an event that no other one of the same accounts began strictly before.
-    """
-    accounts = [side.id for side in schema.sides.values()]
-    time, event = pl.col(schema.rows.time), schema.rows.event
-    begin = time if event is None else time.min().over(*accounts, event)
-    return rows.select(begin == time.min().over(*accounts)).to_series().to_numpy()
 
 
 def fingerprint(table: pl.DataFrame) -> str:
@@ -150,7 +121,7 @@ def new_rows(
     rows = rows.drop(schema.rows.label, strict=False)
     if features is None:
         features = compute_features(schema, rows, history)
-    names = _structural_columns(schema)
+    names = structural_columns(schema)
     known = pl.concat([history.select(names), rows.select(names)], how="vertical_relaxed")
     of_sides = [keys.tail(rows.height) for keys in side_keys(schema, known)]
     keys, index = account_index(of_sides, 1)
@@ -166,13 +137,6 @@ def new_rows(
         past.strata(account, is_first),
         past.hits(account),
     )
-
-
-def _structural_columns(schema: Schema) -> list[str]:
-    """Columns that say who deals with whom, and when."""
-    rows, sides = schema.rows, schema.sides.values()
-    names = (rows.id, rows.time, rows.event, *(name for side in sides for name in (side.id, side.holder)))
-    return list(dict.fromkeys(name for name in names if name is not None))
 
 
 def _account_history(

@@ -20,12 +20,12 @@ import polars as pl
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.evidence.classes import n_kinds_of
 from pv4fad.lead.asking import Batching, Judge, Scoring
+from pv4fad.lead.data import load_rows
 from pv4fad.lead.evidence_model import EvidenceJudge, OwnModel, stored_evidence
 from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.paper_model import DecisionJudge, stored_trees, vote_table
-from pv4fad.lead.data import load_rows
-from pv4fad.lead.rows import NewRows, fingerprint, new_rows
 from pv4fad.lead.prepare import read_training_record
+from pv4fad.lead.rows import NewRows, fingerprint, new_rows
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.protocol.compare.state import Labels
 from pv4fad.protocol.parameters import RunParameters
@@ -169,9 +169,7 @@ def judge_of(
     return None
 
 
-def _decide(
-    scoring: Scoring, payments: NewRows, judge: Judge, share: float | None
-) -> pl.DataFrame:
+def _decide(scoring: Scoring, payments: NewRows, judge: Judge, share: float | None) -> pl.DataFrame:
     """Ask questions; the same payments with the same alert share carry on."""
     n_sets = len(judge.sets)
     scoring.begin(f"decisions {share} {payments.fingerprint}", payments.keys, n_sets=n_sets)
@@ -193,9 +191,7 @@ def _vote(
     return vote_table(schema, payments, trees, codes, sides)
 
 
-def _load(
-    store: Store, run_id: str, known: Path, new: Path
-) -> tuple[NewRows, pl.Series | None]:
+def _load(store: Store, run_id: str, known: Path, new: Path) -> tuple[NewRows, pl.Series | None]:
     """The new payments, and the order in which their predictions are wanted."""
     trained = read_training_record(store, run_id)
     schema = trained.data_schema

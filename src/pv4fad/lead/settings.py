@@ -22,8 +22,8 @@ from pv4fad.evidence.classes import CountedSets
 from pv4fad.forest import paper
 from pv4fad.forest.config import ForestConfig
 from pv4fad.forest.pairs import CountConfig
-from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon
 from pv4fad.payments.schema import PAPER_CONDITIONS, PAPER_FEATURES
+from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon
 from pv4fad.protocol.parameters import Mode, NoiseMode
 from pv4fad.schema import Absent, Schema
 from pv4fad.validated import ValidatedModel
@@ -115,7 +115,9 @@ class TrainingSettings(ValidatedModel):
     def forest_config(self, schema: Schema) -> ForestConfig:
         """The forest; what others see of it follows from here and not from any data."""
         of_payments = schema.format == "payments"
-        listed = PAPER_CONDITIONS if of_payments else (_CONDITIONS // schema.n_sides,) * schema.n_sides
+        listed = (
+            PAPER_CONDITIONS if of_payments else (_CONDITIONS // schema.n_sides,) * schema.n_sides
+        )
         return paper.paper_forest(
             self.trees,
             self.height,

@@ -17,6 +17,8 @@ import polars as pl
 from pv4fad.errors import DataError
 from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.schema import ACCOUNT_COLUMNS, LABEL, TRANSACTION_COLUMNS
+from pv4fad.rules import Rules
+from pv4fad.schema import Schema
 from pv4fad.tables.parsing import Check
 from pv4fad.tables.sheet import OnBadRows, read_sheet
 from pv4fad.tables.source import LoadReport

@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from pv4fad.payments.kinds import ACCOUNT, BIC, CURRENCY, SETTLEMENT_DATE
-from pv4fad.rules import Condition, Rule
+from pv4fad.rules import Rule
 from pv4fad.schema import RecordSchema, RowsSchema, Schema, SideSchema
 from pv4fad.tables import columns
 from pv4fad.tables.columns import AMOUNT, REPEATED_TEXT, TEXT, TIMESTAMP, Column, choice
@@ -115,7 +115,7 @@ SCHEMA = Schema(
             ),
         },
         rules=tuple(
-            Rule(class_=name, all=(Condition(column="Flags", is_=code),))
+            Rule(**{"class": name, "column": "Flags", "is": code})
             for code, name in _CLASS_OF.items()
         ),
     ),

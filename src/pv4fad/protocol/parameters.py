@@ -412,9 +412,7 @@ class RunParameters(ValidatedModel):
         raise ParameterError(f"there is no table {table_id!r} in run {self.run_id}")
 
 
-def count_sizes(
-    counted: CountedSets, absent: Absent, n_kinds: int, n_sides: int
-) -> PublicSizes:
+def count_sizes(counted: CountedSets, absent: Absent, n_kinds: int, n_sides: int) -> PublicSizes:
     """What is public about the counts of the default model: one list of cells, no trees."""
     n_sets = len(counted_sets(counted, absent, n_kinds))
     return PublicSizes(

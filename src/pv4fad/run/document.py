@@ -97,7 +97,7 @@ class RunDocument(ValidatedModel):
     """The content of run.json."""
 
     format: Literal["pv4fad run"] = "pv4fad run"
-    version: Literal[2] = VERSION
+    version: Literal[3] = VERSION
     program: str = __version__
     state: Literal["unfinished", "finished"]
     run_id: str

@@ -75,7 +75,9 @@ def require_order_fits(order: pl.Series, row_ids: pl.Series, where: Path) -> Non
     ):
         wrong = ids.filter(~ids.is_in(others.implode()))
         if len(wrong):
-            raise DataError(f"{path}: {len(wrong)} × {order.name}, the first {wrong[0]!r} {problem}")
+            raise DataError(
+                f"{path}: {len(wrong)} × {order.name}, the first {wrong[0]!r} {problem}"
+            )
 
 
 def in_order(table: pl.DataFrame, order: pl.Series | None) -> pl.DataFrame:

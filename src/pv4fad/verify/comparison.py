@@ -29,9 +29,7 @@ class Comparison:
         return cls(what, int((ours == theirs).sum()), theirs.size)
 
 
-def joined_classes(
-    keys: pl.DataFrame, records: Mapping[str, pl.DataFrame]
-) -> NDArray[np.int64]:
+def joined_classes(keys: pl.DataFrame, records: Mapping[str, pl.DataFrame]) -> NDArray[np.int64]:
     """The class of the record that each account key finds: a plain join; -1 where there is none.
 
     `keys`: Holder, Id; row k is account key k.  `records`: of each bank, Holder, Id, Class.

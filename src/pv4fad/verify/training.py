@@ -136,9 +136,7 @@ def compare(
         labels = _red_labels(parameters, stores).popitem()[1]
         trees = prepared.trees if isinstance(prepared, PreparedTrees) else None
         if trees is not None:
-            exact += compare_votes(
-                schema, scored, transactions, trees, labels.astype(np.int8)
-            )
+            exact += compare_votes(schema, scored, transactions, trees, labels.astype(np.int8))
     elif scored is not None:
         network = stores[PAYMENT_NETWORK]
         exact += compare_decisions(schema, scored, transactions, parameters, network)

@@ -108,7 +108,7 @@ class DecisionJudge:
         n_rounds = 2 ** len(others) - 1
         if n_rounds > _MOST_ROUNDS:
             raise ParameterError(
-                f"scoring by decisions: {len(others) + 1} classes of records need {n_rounds} rounds,"
+                f"scoring by decisions: {len(others) + 1} classes need {n_rounds} rounds,"
                 f" more than {_MOST_ROUNDS}; score by votes"
             )
         return tuple(_union(others, mask) for mask in range(1, n_rounds + 1))

@@ -45,6 +45,8 @@ _Model = TypeVar("_Model", bound=ValidatedModel)
 
 MOST_CLASSES = 32
 MOST_SIDES = 8
+KEY_SEPARATOR = "|"
+"""Between the name of a holder, which never has it, and an id."""
 
 
 class RowsSchema(ValidatedModel):

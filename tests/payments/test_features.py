@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pv4fad.payments.features import FEATURE_MEANINGS, compute_features
 from pv4fad.payments.features.graph import GRAPH_MEANINGS
-from pv4fad.payments.features.payment_log import EarlierRows, group_codes
 from pv4fad.payments.schema import TRANSACTION_SCHEMA
+from pv4fad.tables.earlier import EarlierRows, group_codes
 
 # Features of the graph of payments have tests of their own.
 NAMES = tuple(name for name in FEATURE_MEANINGS if name not in GRAPH_MEANINGS)

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from pv4fad.detection.local_model import LocalModel
-from pv4fad.payments.features import FeatureTable
+from pv4fad.tables.features import FeatureTable
 
 Floats = NDArray[np.float64]
 

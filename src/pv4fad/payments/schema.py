@@ -10,6 +10,8 @@ from __future__ import annotations
 import polars as pl
 
 from pv4fad.payments.kinds import ACCOUNT, BIC, CURRENCY, SETTLEMENT_DATE
+from pv4fad.rules import Rule
+from pv4fad.schema import RecordSchema, RowsSchema, Schema, SideSchema
 from pv4fad.tables import columns
 from pv4fad.tables.columns import AMOUNT, REPEATED_TEXT, TEXT, TIMESTAMP, Column, choice
 
@@ -27,7 +29,6 @@ FLAG_MEANINGS: dict[str, str] = {
     "11": "invalid individual ID",
 }
 FLAG_CODES: tuple[str, ...] = tuple(FLAG_MEANINGS)
-"""The atoms of the flag family, in order: atom k of an account is `Flags.to_physical() == k`."""
 
 NO_FLAG = "00"
 MILD_FLAGS = ("03", "04", "05")  # recently opened, name mismatch, under monitoring
@@ -66,6 +67,62 @@ ACCOUNT_COLUMNS: tuple[Column, ...] = (
     Column("CountryCityZip", REPEATED_TEXT, nullable=True),
     Column("Flags", choice("flag", FLAG_CODES, width=2)),
 )
+
+ORDERING, BENEFICIARY = range(2)
+"""The sides of a payment, as columns of arrays."""
+
+PAPER_FEATURES = (
+    "settlement_delay_days",
+    "sender_delay_share",
+    "currency_mismatch",
+    "log_amount",
+    "log_amount_ratio",
+    "amount_z",
+    "hour",
+    "sender_hour_share",
+    "sender_currency_share",
+    "sender_exchange_share",
+    "corridor_share",
+)
+"""What the paper's trees may test: what a message says about itself and its sender's habits."""
+PAPER_CONDITIONS = (2, 8)
+"""How often the paper's trees list the condition of each side."""
+
+_CLASS_OF = FLAG_MEANINGS | {NO_FLAG: "ordinary"}
+
+SCHEMA = Schema(
+    name="payments",
+    format="payments",
+    rows=RowsSchema(
+        id="MessageId",
+        time="Timestamp",
+        label=LABEL,
+        event="UETR",
+        features="pv4fad.payments.features:compute_features",
+    ),
+    sides={
+        "ordering": SideSchema(id="OrderingAccount", holder="Sender", leg="first"),
+        "beneficiary": SideSchema(id="BeneficiaryAccount", holder="Receiver", leg="last"),
+    },
+    record=RecordSchema(
+        id="Account",
+        holder="Bank",
+        classes=tuple(_CLASS_OF.values()),
+        kinds={
+            "mild": tuple(_CLASS_OF[code] for code in MILD_FLAGS),
+            "severe": tuple(
+                name for code, name in _CLASS_OF.items() if code not in (NO_FLAG, *MILD_FLAGS)
+            ),
+        },
+        rules=tuple(
+            Rule(**{"class": name, "column": "Flags", "is": code})
+            for code, name in _CLASS_OF.items()
+        ),
+    ),
+)
+"""Payments: the ordering account is kept by the Sender of the first leg of the payment (UETR), the
+beneficiary's by the Receiver of the last leg.  All legs among the given rows count: what is known
+when the holders are looked up."""
 
 TRANSACTION_SCHEMA = pl.Schema({column.name: column.dtype for column in TRANSACTION_COLUMNS})
 ACCOUNT_SCHEMA = pl.Schema({column.name: column.dtype for column in ACCOUNT_COLUMNS})

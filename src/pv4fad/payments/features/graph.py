@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.payments.features.payment_log import (
-    Integers,
     PaymentLog,
     Payments,
     Questions,
     RankIndex,
     relations,
 )
+from pv4fad.tables.earlier import Integers
 
 MOST_NEIGHBOURS = 64
 """Between two accounts that both have more, cycles are not searched: −1."""

@@ -10,20 +10,19 @@ will.  There is no label among the inputs and no NaN among the outputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.payments.features.graph import GRAPH_MEANINGS, GraphRows, graph_features
-from pv4fad.payments.features.payment_log import (
+from pv4fad.tables.earlier import (
     EarlierRows,
     Integers,
     column_codes,
     group_codes,
     time_ranks,
 )
+from pv4fad.tables.features import FeatureTable
 
 Floats = NDArray[np.float64]
 
@@ -74,14 +73,6 @@ _LOG_UNIT = 2.0**-14
 # A sender and currency without history is taken to spread by one log unit (a factor of e), with the
 # weight of five messages: the first few amounts of a group then have no extreme scores.
 _PRIOR_VARIANCE, _PRIOR_WEIGHT = 1.0, 5.0
-
-
-@dataclass(frozen=True)
-class FeatureTable:
-    """One row of numbers per transaction, in the order of the transactions given."""
-
-    names: tuple[str, ...]
-    values: NDArray[np.float32]  # (rows, features), finite
 
 
 def compute_features(

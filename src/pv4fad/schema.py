@@ -33,7 +33,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.rules import Rule
+from pv4fad.rules import Rule, Rules, rules_of
 from pv4fad.validated import ValidatedModel
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
@@ -106,9 +106,11 @@ class RecordSchema(ValidatedModel):
         if len(set(self.classes)) < len(self.classes):
             raise ParameterError("record.classes: each class must have a different name")
         ordinary, *others = self.classes
-        for rule in self.rules:
-            if rule.class_ not in self.classes:
-                raise ParameterError(f"record.rules: {rule.class_!r} is not one of record.classes")
+        columns = [self.id, self.holder, self.namespace, None if self.rules else self.column]
+        named = [name for name in columns if name is not None]
+        if len(set(named)) < len(named):
+            raise ParameterError("record: id, holder, namespace and column must be different")
+        Rules(rules=self.rules).check_classes(self.classes)
         if self.kinds:
             listed = [name for classes in self.kinds.values() for name in classes]
             if sorted(listed) != sorted(others):
@@ -159,7 +161,14 @@ class Schema(ValidatedModel):
             raise ParameterError("sides: each side needs an id column of its own")
         if taken := [name for name in ids if name in (*special, *features)]:
             raise ParameterError(f"sides: {taken[0]!r} is used for something else in rows")
+        if rows.event in (*special, *features, *ids):
+            raise ParameterError(f"rows.event: {rows.event!r} is used for something else")
         for name, side in self.sides.items():
+            others = (*special, *rows.numbers, *ids, rows.event)
+            if side.holder is not None and side.holder in others:
+                raise ParameterError(
+                    f"sides.{name}.holder: {side.holder!r} is used for something else"
+                )
             if side.leg is not None and (rows.event is None or side.holder is None):
                 raise ParameterError(f"sides.{name}.leg: needs rows.event and sides.{name}.holder")
         spaces = {side.namespace is not None for side in self.sides.values()}
@@ -215,6 +224,10 @@ def read_schema(path: Path) -> Schema:
 def schema_of(content: Mapping[str, Any], where: str = "schema") -> Schema:
     """A schema from the content of a TOML file; `where` it is from, for errors."""
     parts = dict(content)
+    record = parts.get("record")
+    if isinstance(record, Mapping) and "rules" in record:
+        rules = rules_of(record["rules"], f"{where}: record.rules").rules
+        parts["record"] = {**record, "rules": rules}
     for key, part in (("rows", RowsSchema), ("record", RecordSchema)):
         if key in parts:
             parts[key] = _part(part, parts[key], f"{where}: {key}")

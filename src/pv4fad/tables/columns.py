@@ -88,6 +88,11 @@ def _as_text(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     return cell.cast(pl.String)
 
 
+def _label_text(text: pl.Expr) -> pl.Expr:
+    """Truth values of a frame are words in a CSV file."""
+    return _stripped(text).replace(["true", "True", "false", "False"], ["1", "1", "0", "0"])
+
+
 def _label(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     number = cell.cast(pl.Float64, strict=False)
     return pl.when(number.is_in([0.0, 1.0])).then(number)
@@ -132,6 +137,7 @@ LABEL = Kind(
     _label,
     "a label other than 0 and 1",
     lambda stored: stored.is_numeric() or isinstance(stored, pl.Boolean),
+    _label_text,
 )
 
 

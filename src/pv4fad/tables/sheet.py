@@ -83,10 +83,8 @@ def read_sheet(
         raise _no_column(called, columns, list(stored))
     readable = [column for column in present if is_readable_as(column, stored[column.name])]
     absent = "missing from the file" if isinstance(called, Path) else "missing"
-    required = [column.name for column in columns if column.name not in optional]
-    problems = [
-        Problem(called, absent, needed) for needed in (*required, *further) if needed not in stored
-    ]
+    needed = [given for given in (*(c.name for c in columns), *further) if given not in optional]
+    problems = [Problem(called, absent, given) for given in needed if given not in stored]
     problems += [
         Problem(called, f"stored as {stored[c.name]}, not as {c.kind.name}", c.name)
         for c in present

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from pv4fad.errors import DataError, ParameterError, UserError
 from pv4fad.rules import Rules, read_rules, rules_of
-from pv4fad.tables.classify import classify
 from pv4fad.tables.sheet import common_type
 
 CLASSES = ("ordinary", "watch", "blocked")
@@ -103,11 +102,11 @@ def test_rules_are_a_loop_over_the_rows_in_which_the_first_match_decides(
         return
     expected = [class_of(row, rules) for row in rows]
     frame = pl.DataFrame(rows, schema=TYPES)
-    assert classify(frame, checked, CLASSES).to_list() == expected
+    assert checked.classes_of(frame, CLASSES).to_list() == expected
     # As text, which is what a CSV file holds, each column gets the type that its values share.
     text = frame.with_columns(pl.col("Seen").dt.to_string("iso")).cast(pl.String)
     retyped = text.select(common_type(text[name]) for name in text.columns)
-    assert classify(retyped, checked, CLASSES).to_list() == expected
+    assert checked.classes_of(retyped, CLASSES).to_list() == expected
 
 
 # Values
@@ -116,7 +115,7 @@ def test_rules_are_a_loop_over_the_rows_in_which_the_first_match_decides(
 def one(column: pl.Series, **asked: object) -> list[bool]:
     """Which rows a rule with one condition matches."""
     rules = rules_of([{"class": "watch", "column": "x", **asked}])
-    found = classify(column.alias("x").to_frame(), rules, CLASSES)
+    found = rules.classes_of(column.alias("x").to_frame(), CLASSES)
     return [name == "watch" for name in found]
 
 
@@ -181,7 +180,7 @@ def test_a_rule_that_does_not_fit_the_column_is_refused(
         {"class": "watch", "column": "x", **asked},
     ]
     with pytest.raises(DataError) as refusal:
-        classify(column.alias("x").to_frame(), rules_of(content), CLASSES)
+        rules_of(content).classes_of(column.alias("x").to_frame(), CLASSES)
     assert str(refusal.value).startswith("rule 2 (class 'watch'): ")
     assert error in str(refusal.value)
 

@@ -180,6 +180,7 @@ BAD_ROWS = [
     (rows().with_columns(DoctorId=pl.lit(1.5)), "column DoctorId: stored as Float64, not as id"),
     (rows().with_columns(Fraud=pl.lit(2)), "column Fraud: 3 rows have a label other than 0 and 1"),
     (_set(rows(), "Fraud", 1, None), "column Fraud: 1 row has no value"),
+    (_set(rows(), "Hospital", 1, "a|b"), "column Hospital: 1 row has a holder with | in its name"),
     (rows().clear(), "the table is empty: it has no data row"),
     (pl.DataFrame({"a": [1]}), "none of the expected columns ClaimId, Submitted, Fraud, "),
     (rows().lazy().select("gone"), "not a readable table"),

@@ -1,4 +1,4 @@
-"""The class of each record by rules: one expression, the first rule that matches decides.
+"""A condition as an expression over the columns of a table.
 
 Text compares with text, numbers with numbers, true and false with themselves, dates and moments
 with both; moments with a time zone count as UTC.  A value that is null or NaN is missing.
@@ -6,7 +6,7 @@ with both; moments with a time zone count as UTC.  A value that is null or NaN i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from operator import ge, gt, le, lt
 from typing import Any
@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 
 from pv4fad.errors import DataError
-from pv4fad.rules import Condition, Rules, moment_of
-from pv4fad.tables.columns import is_text
+from pv4fad.rules.conditions import Condition, moment_of
 
+_TEXT = (pl.String, pl.Categorical, pl.Enum)
 _ORDER: dict[str, Callable[[Any, Any], Any]] = {
     "at_least": ge,
     "above": gt,
@@ -25,26 +25,10 @@ _ORDER: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def classify(frame: pl.DataFrame, rules: Rules, classes: Sequence[str]) -> pl.Series:
-    """The class of each row, as Enum of the classes; the first of them where no rule matches."""
-    rules.check_classes(classes)
-    rules.check_columns(frame.columns)
-    decision = pl.lit(classes[0])
-    for position, rule in reversed(list(enumerate(rules.rules))):
-        try:
-            matches = pl.all_horizontal(_holds(frame, condition) for condition in rule.all)
-        except DataError as error:
-            raise DataError(f"{rules.called(position)}: {error}") from None
-        decision = pl.when(matches).then(pl.lit(rule.class_)).otherwise(decision)
-    one_each = pl.repeat(0, pl.len())  # a literal alone would be one row
-    kind = pl.Enum(classes)
-    return frame.select(pl.when(one_each == 0).then(decision).cast(kind).alias("Class"))["Class"]
-
-
-def _holds(frame: pl.DataFrame, condition: Condition) -> pl.Expr:
-    """Whether the condition is true; never null."""
+def holds(condition: Condition, schema: pl.Schema) -> pl.Expr:
+    """Whether a condition is true of a row of a table with this schema; never null."""
     column = pl.col(condition.column)
-    dtype = frame.schema[condition.column]
+    dtype = schema[condition.column]
     if dtype.is_float():
         column = column.fill_nan(None)
     held = [_part(column, dtype, key, value, condition) for key, value in condition.asked.items()]
@@ -75,7 +59,7 @@ def _fits(dtype: pl.DataType, value: Any) -> bool:
     if isinstance(value, bool) or isinstance(dtype, pl.Boolean):
         return isinstance(value, bool) and isinstance(dtype, pl.Boolean)
     if isinstance(value, str):
-        return is_text(dtype) or (_is_moment(dtype) and moment_of(value) is not None)
+        return isinstance(dtype, _TEXT) or (_is_moment(dtype) and moment_of(value) is not None)
     if isinstance(value, date):
         return _is_moment(dtype)
     return dtype.is_numeric()
@@ -87,7 +71,7 @@ def _is_moment(dtype: pl.DataType) -> bool:
 
 def _alike(column: pl.Expr, dtype: pl.DataType, values: list[Any]) -> tuple[pl.Expr, pl.Series]:
     """The column and the values in one type."""
-    if is_text(dtype):
+    if isinstance(dtype, _TEXT):
         return column.cast(pl.String), pl.Series(values, dtype=pl.String)
     if isinstance(dtype, pl.Boolean):
         return column, pl.Series(values, dtype=pl.Boolean)

@@ -74,7 +74,7 @@ def load_accounts(
 ) -> AccountTable:
     """Load a bank's file, .csv or .parquet; listed twice with one flag, an account counts once.
 
-    `further_columns`: columns of the bank's own, for its rules; numbers, dates or text.
+    `further_columns`: columns of the bank's own, for its rules; as they are stored.
     """
     sheet = read_sheet(path, ACCOUNT_COLUMNS, further=further_columns)
     flag = pl.col("Flags").to_physical()

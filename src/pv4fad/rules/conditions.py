@@ -44,6 +44,18 @@ def moment_of(text: str) -> date | None:
     return None
 
 
+def kind_of(value: object) -> str:
+    """Values of one kind can be compared: text, number, truth or date."""
+    match value:
+        case bool():
+            return "truth"
+        case int() | float():
+            return "number"
+        case date():
+            return "date"
+    return "text"
+
+
 # Wrapped, so that pydantic does not convert 1 to true or text to a date.
 _AsGiven = WrapValidator(lambda given, convert: _value(given))
 _InOrder = WrapValidator(lambda given, convert: _ordered(given))
@@ -77,6 +89,13 @@ class Condition(ValidatedModel):
             raise ParameterError(
                 f"column {self.column!r}: missing = true allows no other condition"
             )
+        for key in ("in", "not_in"):
+            values = asked.get(key, ())
+            if None in values or len({kind_of(value) for value in values}) > 1:
+                raise ParameterError(
+                    f"column {self.column!r}: {key} must have values of one kind: text, numbers, "
+                    "dates, or true and false"
+                )
         return self
 
     @property

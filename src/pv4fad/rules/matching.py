@@ -1,7 +1,10 @@
 """A condition as an expression over the columns of a table.
 
 Text compares with text, numbers with numbers, true and false with themselves, dates and moments
-with both; moments with a time zone count as UTC.  A value that is null or NaN is missing.
+with both; moments with a time zone count as UTC.  A value that is null, NaN or blank is missing.
+
+A column of text (all columns of a CSV file are) can be compared with numbers, dates, true and false
+if every value in it is one.  So the class of a record never depends on other records.
 """
 
 from __future__ import annotations
@@ -14,9 +17,14 @@ from typing import Any
 import polars as pl
 
 from pv4fad.errors import DataError
-from pv4fad.rules.conditions import Condition, moment_of
+from pv4fad.rules.conditions import Condition, kind_of, moment_of
 
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
+_DTYPES: dict[str, pl.DataType] = {
+    "number": pl.Float64(),
+    "truth": pl.Boolean(),
+    "date": pl.Datetime("us"),
+}
 _ORDER: dict[str, Callable[[Any, Any], Any]] = {
     "at_least": ge,
     "above": gt,
@@ -25,34 +33,63 @@ _ORDER: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def holds(condition: Condition, schema: pl.Schema) -> pl.Expr:
-    """Whether a condition is true of a row of a table with this schema; never null."""
-    column = pl.col(condition.column)
-    dtype = schema[condition.column]
-    if dtype.is_float():
-        column = column.fill_nan(None)
-    held = [_part(column, dtype, key, value, condition) for key, value in condition.asked.items()]
+def holds(condition: Condition, frame: pl.DataFrame) -> pl.Expr:
+    """Whether a condition is true of a row of the frame; never null."""
+    held = [_part(condition, frame, key, value) for key, value in condition.asked.items()]
     return pl.all_horizontal(held).fill_null(value=False)
 
 
-def _part(
-    column: pl.Expr, dtype: pl.DataType, key: str, value: Any, condition: Condition
-) -> pl.Expr:
+def _part(condition: Condition, frame: pl.DataFrame, key: str, value: Any) -> pl.Expr:
+    dtype = frame.schema[condition.column]
+    cells = _cells(pl.col(condition.column), dtype)
     if key == "missing":
-        return column.is_null() if value else column.is_not_null()
+        return cells.is_null() if value else cells.is_not_null()
     if isinstance(dtype, pl.Null):  # no row has a value
         return pl.repeat(value=False, n=pl.len())
     values = list(value) if isinstance(value, tuple) else [value]
-    if wrong := [one for one in values if not _fits(dtype, one)]:
-        raise DataError(
-            f"column {condition.column!r} ({dtype}) cannot be compared with {_described(wrong[0])}"
-        )
-    cells, members = _alike(column, dtype, values)
+    kind = kind_of(values[0])
+    if isinstance(dtype, _TEXT) and kind != "text":
+        converted = _converted(cells, kind)
+        wrong = frame.select((cells.is_not_null() & converted.is_null()).arg_true().first()).item()
+        if wrong is not None:
+            raise DataError(
+                f"{_cannot(condition, dtype, values[0])}: data row {wrong + 1} has none"
+            )
+        cells, dtype = converted, _DTYPES[kind]
+    if misfits := [one for one in values if not _fits(dtype, one)]:
+        raise DataError(_cannot(condition, dtype, misfits[0]))
+    cells, members = _alike(cells, dtype, values)
     if key in _ORDER:
         compared: pl.Expr = _ORDER[key](cells, pl.lit(members[0], members.dtype))
         return compared
     among = cells.is_in(members.implode())
     return ~among if key == "not_in" else among
+
+
+def _cells(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """The values, null where they are missing."""
+    if dtype.is_float():
+        return column.fill_nan(None)
+    if not isinstance(dtype, _TEXT):
+        return column
+    text = column.cast(pl.String).str.strip_chars()
+    return pl.when(~text.is_in(["", "NaN", "nan"])).then(text)
+
+
+def _converted(text: pl.Expr, kind: str) -> pl.Expr:
+    """Text as values of another kind; null where it is none."""
+    if kind == "number":
+        return text.cast(pl.Float64, strict=False)
+    if kind == "truth":
+        lower = text.str.to_lowercase()
+        return lower.replace_strict({"true": True, "false": False}, default=None)
+    spaced = text.str.replace("T", " ", literal=True)
+    forms = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f")
+    return pl.coalesce(spaced.str.to_datetime(form, time_unit="us", strict=False) for form in forms)
+
+
+def _cannot(condition: Condition, dtype: pl.DataType, value: Any) -> str:
+    return f"column {condition.column!r} ({dtype}) cannot be compared with {_described(value)}"
 
 
 def _fits(dtype: pl.DataType, value: Any) -> bool:

@@ -77,7 +77,7 @@ class Rules(ValidatedModel):
         decision = pl.repeat(classes[0], pl.len())
         for position, rule in reversed(list(enumerate(self.rules))):
             try:
-                matches = pl.all_horizontal(holds(part, frame.schema) for part in rule.all)
+                matches = pl.all_horizontal(holds(part, frame) for part in rule.all)
             except DataError as error:
                 raise DataError(f"{self.called(position)}: {error}") from None
             decision = pl.when(matches).then(pl.lit(rule.class_)).otherwise(decision)

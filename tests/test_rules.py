@@ -169,7 +169,7 @@ def test_dates_and_moments_compare_with_each_other_and_time_zones_count() -> Non
     [
         (pl.Series(["a"]), {"at_least": 7}, "column 'x' (String) cannot be compared with the numb"),
         (pl.Series([1]), {"is": "a"}, "column 'x' (Int64) cannot be compared with the text 'a'"),
-        (pl.Series(["1", "a"]), {"is": 1}, "compared with the number 1: data row 2 has none"),
+        (pl.Series(["1", "a"]), {"is": 1}, "compared with the number 1: data row 2 has no number"),
         (pl.Series(["soon"]), {"below": date(2022, 1, 5)}, "with the date 2022-01-05: data row 1"),
         (pl.Series([1]), {"in": [True]}, "column 'x' (Int64) cannot be compared with true"),
         (pl.Series([True]), {"is": 1}, "column 'x' (Boolean) cannot be compared with the number 1"),

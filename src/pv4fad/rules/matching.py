@@ -1,4 +1,4 @@
-"""A condition as an expression over the columns of a table.
+"""Conditions as expressions over the columns of a table.
 
 Text compares with text, numbers with numbers, true and false with themselves, dates and moments
 with both; moments with a time zone count as UTC.  A value that is null, NaN or blank is missing.
@@ -20,11 +20,7 @@ from pv4fad.errors import DataError
 from pv4fad.rules.conditions import Condition, kind_of, moment_of
 
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
-_DTYPES: dict[str, pl.DataType] = {
-    "number": pl.Float64(),
-    "truth": pl.Boolean(),
-    "date": pl.Datetime("us"),
-}
+_NONE = {"number": "no number", "truth": "neither true nor false", "date": "no date"}
 _ORDER: dict[str, Callable[[Any, Any], Any]] = {
     "at_least": ge,
     "above": gt,
@@ -33,47 +29,70 @@ _ORDER: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def holds(condition: Condition, frame: pl.DataFrame) -> pl.Expr:
-    """Whether a condition is true of a row of the frame; never null."""
-    held = [_part(condition, frame, key, value) for key, value in condition.asked.items()]
-    return pl.all_horizontal(held).fill_null(value=False)
+class Cells:
+    """The columns of a table as rules compare them, each converted once."""
+
+    def __init__(self, table: pl.DataFrame) -> None:
+        self._table = table
+        self._converted: dict[str, pl.Series] = {}
+
+    def frame(self) -> pl.DataFrame:
+        """What the expressions of `holds` are about, so far."""
+        return pl.DataFrame(self._converted)
+
+    def holds(self, condition: Condition) -> pl.Expr:
+        """Whether a condition is true of a row; never null."""
+        held = [self._part(condition.column, *asked) for asked in condition.asked.items()]
+        return pl.all_horizontal(held).fill_null(value=False)
+
+    def _part(self, name: str, key: str, value: Any) -> pl.Expr:
+        there = self._cells(name)
+        if key == "missing":
+            cell = pl.col(there.name)
+            return cell.is_null() if value else cell.is_not_null()
+        values = list(value) if isinstance(value, tuple) else [value]
+        cells = self._comparable(name, values[0])
+        if isinstance(cells.dtype, pl.Null):  # no row has a value
+            return pl.col(cells.name).is_not_null()
+        if misfits := [one for one in values if not _fits(cells.dtype, one)]:
+            raise DataError(_cannot(name, there.dtype, misfits[0]))
+        column, members = _alike(pl.col(cells.name), cells.dtype, values)
+        if key in _ORDER:
+            compared: pl.Expr = _ORDER[key](column, pl.lit(members[0], members.dtype))
+            return compared
+        among = column.is_in(members.implode())
+        return ~among if key == "not_in" else among
+
+    def _cells(self, name: str) -> pl.Series:
+        if name not in self._converted:
+            column, dtype = pl.col(name), self._table.schema[name]
+            self._converted[name] = self._table.select(_cleaned(column, dtype)).to_series()
+        return self._converted[name]
+
+    def _comparable(self, name: str, value: Any) -> pl.Series:
+        """The cells; text as values of the same kind as this one."""
+        cells, kind = self._cells(name), kind_of(value)
+        if not isinstance(cells.dtype, pl.String) or kind == "text":
+            return cells
+        key = f"{name}\x1f{kind}"
+        if key not in self._converted:
+            converted = cells.to_frame().select(_converted(pl.col(name), kind)).to_series()
+            wrong = (converted.is_null() & cells.is_not_null()).arg_max()
+            if converted.null_count() > cells.null_count() and wrong is not None:
+                reason = f"data row {wrong + 1} has {_NONE[kind]}"
+                raise DataError(f"{_cannot(name, cells.dtype, value)}: {reason}")
+            self._converted[key] = converted.alias(key)
+        return self._converted[key]
 
 
-def _part(condition: Condition, frame: pl.DataFrame, key: str, value: Any) -> pl.Expr:
-    dtype = frame.schema[condition.column]
-    cells = _cells(pl.col(condition.column), dtype)
-    if key == "missing":
-        return cells.is_null() if value else cells.is_not_null()
-    if isinstance(dtype, pl.Null):  # no row has a value
-        return pl.repeat(value=False, n=pl.len())
-    values = list(value) if isinstance(value, tuple) else [value]
-    kind = kind_of(values[0])
-    if isinstance(dtype, _TEXT) and kind != "text":
-        converted = _converted(cells, kind)
-        wrong = frame.select((cells.is_not_null() & converted.is_null()).arg_true().first()).item()
-        if wrong is not None:
-            raise DataError(
-                f"{_cannot(condition, dtype, values[0])}: data row {wrong + 1} has none"
-            )
-        cells, dtype = converted, _DTYPES[kind]
-    if misfits := [one for one in values if not _fits(dtype, one)]:
-        raise DataError(_cannot(condition, dtype, misfits[0]))
-    cells, members = _alike(cells, dtype, values)
-    if key in _ORDER:
-        compared: pl.Expr = _ORDER[key](cells, pl.lit(members[0], members.dtype))
-        return compared
-    among = cells.is_in(members.implode())
-    return ~among if key == "not_in" else among
-
-
-def _cells(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+def _cleaned(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     """The values, null where they are missing."""
     if dtype.is_float():
         return column.fill_nan(None)
     if not isinstance(dtype, _TEXT):
         return column
     text = column.cast(pl.String).str.strip_chars()
-    return pl.when(~text.is_in(["", "NaN", "nan"])).then(text)
+    return pl.when(~text.is_in(["", "NaN", "nan"])).then(text).alias(column.meta.output_name())
 
 
 def _converted(text: pl.Expr, kind: str) -> pl.Expr:
@@ -88,8 +107,8 @@ def _converted(text: pl.Expr, kind: str) -> pl.Expr:
     return pl.coalesce(spaced.str.to_datetime(form, time_unit="us", strict=False) for form in forms)
 
 
-def _cannot(condition: Condition, dtype: pl.DataType, value: Any) -> str:
-    return f"column {condition.column!r} ({dtype}) cannot be compared with {_described(value)}"
+def _cannot(name: str, dtype: pl.DataType, value: Any) -> str:
+    return f"column {name!r} ({dtype}) cannot be compared with {_described(value)}"
 
 
 def _fits(dtype: pl.DataType, value: Any) -> bool:

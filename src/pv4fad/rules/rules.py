@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.rules.conditions import Condition
-from pv4fad.rules.matching import holds
+from pv4fad.rules.matching import Cells
 from pv4fad.validated import ValidatedModel
 
 
@@ -74,14 +74,14 @@ class Rules(ValidatedModel):
         """The class of each row, as Enum; the first of the classes where no rule matches."""
         self.check_classes(classes)
         self.check_columns(frame.columns)
-        decision = pl.repeat(classes[0], pl.len())
+        cells, decision = Cells(frame), pl.repeat(classes[0], frame.height)
         for position, rule in reversed(list(enumerate(self.rules))):
             try:
-                matches = pl.all_horizontal(holds(part, frame) for part in rule.all)
+                matches = pl.all_horizontal(cells.holds(part) for part in rule.all)
             except DataError as error:
                 raise DataError(f"{self.called(position)}: {error}") from None
             decision = pl.when(matches).then(pl.lit(rule.class_)).otherwise(decision)
-        return frame.select(decision.cast(pl.Enum(classes)).alias("Class")).to_series()
+        return cells.frame().select(decision.cast(pl.Enum(classes)).alias("Class")).to_series()
 
     def called(self, position: int) -> str:
         """What errors call a rule; they are counted from 1."""

@@ -67,8 +67,8 @@ class RowsSchema(ValidatedModel):
     history: bool = True
     """Add features that count what happened before: rows, recency, first dealings."""
     features: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
-    """A Python function `package.module:name` that computes the features instead.  Only the lead
-    ever imports it."""
+    """A Python function `package.module:name` that computes the features, from the rows with the
+    columns that the schema names.  Only the lead ever imports it."""
 
 
 class SideSchema(ValidatedModel):
@@ -152,8 +152,6 @@ class Schema(ValidatedModel):
             raise ParameterError(f"rows: {wrong[0]!r} is the id, time or label, not a feature")
         if len(set(special)) < len(special):
             raise ParameterError("rows: id, time and label must be different columns")
-        if rows.features is not None and features:
-            raise ParameterError("rows: give features, or numbers and categories, not both")
         if rows.features is None and not features and not rows.history:
             raise ParameterError("rows: there is no feature; give numbers, categories or history")
         ids = [side.id for side in self.sides.values()]

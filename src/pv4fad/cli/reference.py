@@ -34,7 +34,7 @@ _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
     ("A holder's rule", "`[[rules]]` of `rules.toml` beside a holder's file.", Rule),
     (
         "A rule's condition",
-        "One of `all` of a rule; a rule with one has its keys itself.",
+        "One of `all` of a rule, or the rule itself.",
         Condition,
     ),
     ("A deployed party", "`party.toml` ([deployment](deployment.md)).", PartySettings),

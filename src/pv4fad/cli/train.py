@@ -154,9 +154,8 @@ def command(
                 }
                 document = resume(split, target, settings, site, report)
             else:
-                document = train(
-                    data_schema(folder, schema), split, target, options.settings(), site, report
-                )
+                settled = data_schema(folder, schema)
+                document = train(settled, split, target, options.settings(), site, report=report)
     except BaseException:
         _print_how_to_carry_on(target, folder, key_file)
         raise

@@ -98,8 +98,8 @@ def _data(folder: PartyFolder, settings: PartySettings) -> str:
         records, card = load_holder(schema, path, settings.name), folder.own_card()
         if padded(records.height) > card.accounts or not set(card.names) >= set(records["Holder"]):
             raise DataError(
-                "more accounts or other names (BICs) than on the card: run pv4fad party card --renew and"
-                " give the new card to all others"
+                "more accounts or other names (BICs) than on the card: run pv4fad party card"
+                " --renew and give the new card to all others"
             )
         return f"{records.height:,} accounts: {class_counts(schema, records)}"
     n = load_rows(schema, path, labels_required=True).height

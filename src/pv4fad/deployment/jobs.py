@@ -25,6 +25,7 @@ from pv4fad.lead.data import load_rows
 from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.prepare import prepare_run
 from pv4fad.lead.refresh import drop_work_under_way, refresh
+from pv4fad.lead.rows import LeadData
 from pv4fad.lead.score import How, score_files
 from pv4fad.lead.scoring_job import JobNotes
 from pv4fad.lead.settings import TrainingSettings
@@ -160,8 +161,8 @@ class NetworkMember:
             raise ParameterError("party.toml has no [training] section")
         meter = Meter(report)
         rows = load_rows(self._schema, self._transactions, labels_required=True)
-        known, sizes = directory(self._cards), self._accounts()
-        new = prepare_run(self._schema, rows, known, sizes, self._training)
+        data = LeadData(self._schema, rows, directory(self._cards))
+        new = prepare_run(data, self._accounts(), self._training)
         document = new_document(new, meter)
         folder = self._run_folder(document.run_id)
         folder.write(document)

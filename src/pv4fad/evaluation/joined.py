@@ -18,7 +18,7 @@ from pv4fad.errors import DataError
 from pv4fad.evidence.knowledge import own_hazard
 from pv4fad.lead.data import bank_directory, load_split
 from pv4fad.lead.evidence_model import prepare_evidence
-from pv4fad.lead.rows import new_rows
+from pv4fad.lead.rows import LeadData, new_rows
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.schema import Schema
 from pv4fad.tables.features import FeatureTable, compute_features
@@ -43,7 +43,7 @@ def joined_scores(schema: Schema, train: Path, test: Path) -> NDArray[np.float64
     present = _with_classes(schema, features, classes[history.height :])
     # No bank has a part in what is used of this.
     settings, directory = TrainingSettings(epsilon="none"), bank_directory(new.records)
-    own = prepare_evidence(schema, history, directory, settings, _SEED, past).own
+    own = prepare_evidence(LeadData(schema, history, directory), settings, _SEED, past).own
     found = new_rows(schema, rows, history, present).evidence_rows(own.local, directory)
     local = own.knowledge.scale.log_odds(found.local_scores)
     return own_hazard(local, own.knowledge.history, found.is_first, found.stratum, found.hit)

@@ -1,14 +1,14 @@
 """Which account counts where: one pair (payment, side) per account, in one of 9 cells per side.
 
     an account with a payment of label 1, a *hit*   one of these payments at random
-                                                    cell (side, first, stratum), label 1; these first
+                                                    cell (side, first, stratum), label 1
     every other account                             one of its payments at random
                                                     cell (side, stratum), label 0
 
-*First*: the accounts of the payment deal with each other for the first time.  An account is a bare id and
-counts once in all, so the contribution bound is 1.  The choice depends on the payment network's
-own data, labels included, and on nothing that a bank said.  Pairs at institutions outside of the
-federation are left out before anything is chosen.
+Cells of label 1 come first.  *First*: the accounts of the payment deal with each other for the
+first time.  An account is a bare id and counts once in all, so the contribution bound is 1.  The
+choice depends on the payment network's own data, labels included, and on nothing that a bank said.
+Pairs at institutions outside of the federation are left out before anything is chosen.
 
 A count of accounts is worth as many rows as such accounts have: `rows_per_account`.
 """

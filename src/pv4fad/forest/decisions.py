@@ -61,7 +61,7 @@ class Decisions:
         return asks
 
     def alerts(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """The payments that alert, given the bits (n, sides); of sides not asked they are ignored."""
+        """The payments that alert, given the bits (n, sides); only those that were asked count."""
         alerts: NDArray[np.bool_] = self.alert_alone | (answers & self.asks).any(axis=1)
         return alerts
 

@@ -24,12 +24,7 @@ from pv4fad.evidence.model import EvidenceModel
 from pv4fad.evidence.noise import CountNoise
 from pv4fad.evidence.questions import Questions, complete
 from pv4fad.forest.pairs import GroupCounts
-from pv4fad.lead.rows import (
-    NewRows,
-    account_index,
-    inside_federation,
-    tables_of,
-)
+from pv4fad.lead.rows import LeadData, NewRows, inside_federation
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.protocol.count.state import ReleasedCounts
 from pv4fad.protocol.parameters import RunParameters
@@ -37,11 +32,11 @@ from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.run.predictions import BANKS_RECORD, prediction_table
 from pv4fad.run.scoring_record import Learned
-from pv4fad.schema import Absent, Schema
+from pv4fad.schema import Absent
 from pv4fad.store.records import Record, Records, stored
 from pv4fad.store.store import Store
 from pv4fad.tables.features import FeatureTable
-from pv4fad.tables.sides import first_dealings, side_keys
+from pv4fad.tables.sides import first_dealings
 
 
 @dataclass(frozen=True)
@@ -145,16 +140,14 @@ class PreparedEvidence:
 
 
 def prepare_evidence(
-    schema: Schema,
-    rows: pl.DataFrame,
-    directory: Mapping[str, str],
+    data: LeadData,
     settings: TrainingSettings,
     seed: int,
     features: FeatureTable,
 ) -> PreparedEvidence:
     """The local model, and which account counts in which cell."""
-    labels = rows[schema.rows.label].to_numpy().astype(np.int8)
-    keys, accounts = account_index(side_keys(schema, rows), 1)
+    schema, rows, labels = data.schema, data.rows, data.labels
+    keys, accounts = data.index(1)
     local = fit_local_model(features, labels, seed)
     sample = honest_sample(features, labels, accounts.key_of[:, -1], seed)
     payments = TrainingPayments(
@@ -162,12 +155,12 @@ def prepare_evidence(
         labels,
         first_dealings(schema, rows),
         rows[schema.rows.time].cast(pl.Int64).to_numpy(),
-        inside_federation(keys, directory),
+        inside_federation(keys, data.directory),
     )
     knowledge, counted = Knowledge.of(payments, sample, seed)
     usual = usual_values(features.values)
     sets = counted_sets(settings.sets, settings.absent, len(schema.record.kind_names))
-    tables = tables_of(keys, directory, 1)
+    tables = data.tables(keys, 1)
     training = TrainingInput(cell_counts(counted), (sets,) * counted.n_cells, tables)
     return PreparedEvidence(training, keys, counted, OwnModel(local, usual, knowledge))
 

@@ -23,7 +23,7 @@ from pv4fad.lead import train as training
 from pv4fad.lead.data import all_records, bank_directory, bank_records
 from pv4fad.lead.federation import Federation
 from pv4fad.lead.prepare import prepare_run
-from pv4fad.lead.rows import new_rows
+from pv4fad.lead.rows import LeadData, new_rows
 from pv4fad.lead.score import How, Scored
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.simulate import memory_stores, simulate
@@ -51,7 +51,7 @@ def train(
     meter = Meter()
     sizes = {bank: frame.height for bank, frame in records.items()}
     directory = bank_directory(records)
-    new = prepare_run(schema, rows, directory, sizes, settings)
+    new = prepare_run(LeadData(schema, rows, directory), sizes, settings)
     stores, pool = memory_stores(records), WorkerPool(workers)
     federation = simulate(
         all_records(schema, records),

@@ -21,6 +21,7 @@ from pv4fad.lead import refresh as refreshing
 from pv4fad.lead import train as training
 from pv4fad.lead.data import all_records, bank_directory, load_holders, load_split
 from pv4fad.lead.prepare import TrainingRecord, prepare_run, read_training_record
+from pv4fad.lead.rows import LeadData
 from pv4fad.lead.score import How, Scored, score_files
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.simulate import Site
@@ -41,6 +42,7 @@ def train(
     folder: RunFolder,
     settings: TrainingSettings,
     site: Site,
+    *,
     report: Report = lambda _: None,
 ) -> RunDocument:
     """Train on a split folder of the challenge layout; the run folder must be new.
@@ -56,7 +58,8 @@ def train(
     meter = Meter(report)
     data = load_split(schema, split)
     sizes = {bank: frame.height for bank, frame in data.records.items()}
-    new = prepare_run(schema, data.rows, bank_directory(data.records), sizes, settings)
+    lead = LeadData(schema, data.rows, bank_directory(data.records))
+    new = prepare_run(lead, sizes, settings)
     records, honest_banks = all_records(schema, data.records), new.parameters.honest_banks
     document = training.new_document(new, meter)
     if folder.read() != before:

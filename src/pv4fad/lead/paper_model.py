@@ -6,7 +6,7 @@ votes        labels are sealed: a vote total per side of a payment
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +20,7 @@ from pv4fad.forest.pairs import KeptPairs, choose_pairs, green_labels, group_cou
 from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.reasons import reasons
 from pv4fad.forest.votes import green_votes, predictions
-from pv4fad.lead.rows import NewRows, account_index, tables_of
+from pv4fad.lead.rows import LeadData, NewRows
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.protocol.propose.inputs import TrainingInput, Trees
 from pv4fad.protocol.propose.state import StoredTrees
@@ -31,7 +31,6 @@ from pv4fad.schema import Schema
 from pv4fad.store.records import stored
 from pv4fad.store.store import Store
 from pv4fad.tables.features import FeatureTable
-from pv4fad.tables.sides import side_keys
 
 _MOST_ROUNDS = 7
 
@@ -49,17 +48,15 @@ class PreparedTrees:
 
 
 def prepare_trees(
-    schema: Schema,
-    rows: pl.DataFrame,
-    directory: Mapping[str, str],
+    data: LeadData,
     settings: TrainingSettings,
     seed: int,
     features: FeatureTable,
 ) -> PreparedTrees:
     """The forest of the paper's model, and what its leaves count."""
-    labels = rows[schema.rows.label].to_numpy().astype(np.int8)
-    keys, accounts = account_index(side_keys(schema, rows), settings.trees)
-    config, counting = settings.forest_config(schema), settings.count_config(labels)
+    labels = data.labels
+    keys, accounts = data.index(settings.trees)
+    config, counting = settings.forest_config(data.schema), settings.count_config(labels)
     forest = build_forest(config, features.names, features.values, seed)
     codes = forest.route(features.values)
     # Of its own: the draws of the forest must not depend on how many accounts there are.
@@ -70,7 +67,7 @@ def prepare_trees(
     training = TrainingInput(
         group_counts(forest, pairs, accounts.n_keys),
         tuple(group.sets for group in forest.groups),
-        tables_of(keys, directory, config.n_trees),
+        data.tables(keys, config.n_trees),
         trees,
     )
     return PreparedTrees(training, keys, trees, codes, labels, pairs)
@@ -108,7 +105,7 @@ class DecisionJudge:
         n_rounds = 2 ** len(others) - 1
         if n_rounds > _MOST_ROUNDS:
             raise ParameterError(
-                f"scoring by decisions: {len(others) + 1} classes of records need {n_rounds} rounds,"
+                f"scoring by decisions: {len(others) + 1} classes need {n_rounds} rounds,"
                 f" more than {_MOST_ROUNDS}; score by votes"
             )
         return tuple(_union(others, mask) for mask in range(1, n_rounds + 1))

@@ -15,13 +15,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import polars as pl
-
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.forest.forest_file import NONCE_BYTES, to_document
 from pv4fad.lead.evidence_model import OwnModel, PreparedEvidence, prepare_evidence
 from pv4fad.lead.paper_model import PreparedTrees, prepare_trees
-from pv4fad.lead.rows import fingerprint
+from pv4fad.lead.rows import LeadData, fingerprint
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.parameters import RunParameters
@@ -81,26 +79,21 @@ class NewRun:
 
 
 def prepare_run(
-    schema: Schema,
-    rows: pl.DataFrame,
-    directory: Mapping[str, str],
+    data: LeadData,
     bank_accounts: Mapping[str, int],
     settings: TrainingSettings,
 ) -> NewRun:
-    """A new run on labelled rows.
-
-    `directory`: what rows call a bank → bank; `bank_accounts`: how many accounts each declares.
-    """
+    """A new run on labelled rows; `bank_accounts`: how many accounts each bank declares."""
     if not bank_accounts:
         raise DataError("the federation has no banks: a run needs at least one")
     seed = settings.seed
     if seed is None:
         seed = int.from_bytes(secret_bytes(_SEED_BYTES), "big")
-    prepared = prepare_payment_network(schema, rows, directory, settings, seed)
+    prepared = prepare_payment_network(data, settings, seed)
     parameters = run_parameters(
         prepared.training,
         bank_accounts,
-        schema,
+        data.schema,
         bound=settings.bound,
         epsilon=settings.exact_epsilon,
         noise=settings.noise_mode,
@@ -111,19 +104,17 @@ def prepare_run(
     )
     private = TrainingRecord(
         settings=settings,
-        data_schema=schema,
+        data_schema=data.schema,
         seed=seed,
         nonce=secret_bytes(NONCE_BYTES).hex(),
-        transactions=fingerprint(rows),
+        transactions=fingerprint(data.rows),
     )
     own = prepared.own if isinstance(prepared, PreparedEvidence) else None
     return NewRun(parameters, prepared.training, private, own)
 
 
 def prepare_payment_network(
-    schema: Schema,
-    rows: pl.DataFrame,
-    directory: Mapping[str, str],
+    data: LeadData,
     settings: TrainingSettings,
     seed: int,
     features: FeatureTable | None = None,
@@ -133,14 +124,14 @@ def prepare_payment_network(
     `seed` governs structure and sampling, nothing else.  `features` of the rows, if they are
     known already.
     """
-    label = schema.rows.label
-    if label not in rows.columns:
+    label = data.schema.rows.label
+    if label not in data.rows.columns:
         raise DataError(f"the rows have no column {label}: training needs labels")
-    if rows.is_empty():
+    if data.rows.is_empty():
         raise DataError("there are no rows to train with")
-    features = compute_features(schema, rows) if features is None else features
+    features = compute_features(data.schema, data.rows) if features is None else features
     prepare = prepare_trees if settings.model == "paper" else prepare_evidence
-    return prepare(schema, rows, directory, settings, seed, features)
+    return prepare(data, settings, seed, features)
 
 
 def read_training_record(store: Store, run_id: str) -> TrainingRecord:

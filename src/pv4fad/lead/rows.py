@@ -43,7 +43,10 @@ def account_index(
 
 
 def inside_federation(keys: pl.DataFrame, directory: Mapping[str, str]) -> NDArray[np.bool_]:
-    """Whether each account may be at a bank that takes part; `directory`: what rows call it → bank."""
+    """Whether each account may be at a bank that takes part.
+
+    `directory`: what rows call a bank → bank.
+    """
     # A bank that is unknown may be any of them.
     holder = keys["Holder"]
     return (holder.is_null() | holder.is_in(list(directory))).to_numpy()
@@ -57,12 +60,29 @@ def fingerprint(table: pl.DataFrame) -> str:
     return digest.hexdigest()
 
 
-def tables_of(
-    keys: pl.DataFrame, directory: Mapping[str, str], n_trees: int
-) -> dict[str, TableAccounts]:
-    """Which table each account belongs to; `directory`: what rows call it → bank."""
-    some_unknown = keys["Holder"].null_count() > 0
-    return assign_tables(list(keys.iter_rows()), directory, n_trees, broadcast=some_unknown)
+@dataclass(frozen=True)
+class LeadData:
+    """The lead's rows, and what it knows about the federation."""
+
+    schema: Schema
+    rows: pl.DataFrame = field(repr=False)
+    directory: Mapping[str, str]
+    """What rows call a bank → bank."""
+
+    @property
+    def labels(self) -> NDArray[np.int8]:
+        return self.rows[self.schema.rows.label].to_numpy().astype(np.int8)
+
+    def index(self, n_trees: int) -> tuple[pl.DataFrame, AccountIndex]:
+        """The distinct accounts (Holder, Id), and which of them each side of each row has."""
+        return account_index(side_keys(self.schema, self.rows), n_trees)
+
+    def tables(self, keys: pl.DataFrame, n_trees: int) -> dict[str, TableAccounts]:
+        """Which table each account belongs to."""
+        some_unknown = keys["Holder"].null_count() > 0
+        return assign_tables(
+            list(keys.iter_rows()), self.directory, n_trees, broadcast=some_unknown
+        )
 
 
 # Rows to score.

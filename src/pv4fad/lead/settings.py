@@ -115,14 +115,12 @@ class TrainingSettings(ValidatedModel):
     def forest_config(self, schema: Schema) -> ForestConfig:
         """The forest; what others see of it follows from here and not from any data."""
         of_payments = schema.format == "payments"
-        listed = (
-            PAPER_CONDITIONS if of_payments else (_CONDITIONS // schema.n_sides,) * schema.n_sides
-        )
+        even = (_CONDITIONS // schema.n_sides,) * schema.n_sides
         return paper.paper_forest(
             self.trees,
             self.height,
             n_atoms=len(schema.record.classes),
-            listed=listed,
+            listed=PAPER_CONDITIONS if of_payments else even,
             features=PAPER_FEATURES if of_payments else None,
         )
 

@@ -19,6 +19,7 @@ from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.schema import ACCOUNT_COLUMNS, LABEL, TRANSACTION_COLUMNS
 from pv4fad.rules import Rules
 from pv4fad.schema import Schema
+from pv4fad.tables.classify import classify
 from pv4fad.tables.parsing import Check
 from pv4fad.tables.sheet import OnBadRows, read_sheet
 from pv4fad.tables.source import LoadReport
@@ -104,15 +105,14 @@ def load_account_classes(path: Path, schema: Schema, rules: Rules | None = None)
     Holder, Id, Class; the bank's other columns do not go on.
     """
     chosen = Rules(rules=schema.record.rules) if rules is None else rules
+    chosen.check_classes(schema.record.classes)
     named = {column.name for column in ACCOUNT_COLUMNS}
     own = [name for name in chosen.columns if name not in named]
     frame = load_accounts(path, further_columns=own).frame
-    names = pl.Enum(schema.record.classes)
-    classes = chosen.classes_of(frame, schema.record.classes)
     return frame.select(
         Holder=pl.col("Bank").cast(pl.String),
         Id="Account",
-        Class=pl.Series(classes, dtype=names),
+        Class=classify(frame, chosen, schema.record.classes),
     )
 
 

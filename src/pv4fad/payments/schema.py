@@ -115,7 +115,7 @@ SCHEMA = Schema(
             ),
         },
         rules=tuple(
-            Rule(**{"class": name, "column": "Flags", "is": code})
+            Rule.model_validate({"class": name, "column": "Flags", "is": code})
             for code, name in _CLASS_OF.items()
         ),
     ),

@@ -32,7 +32,7 @@ from pv4fad.lead.prepare import (
     prepare_payment_network,
     read_training_record,
 )
-from pv4fad.lead.rows import fingerprint
+from pv4fad.lead.rows import LeadData, fingerprint
 from pv4fad.lead.simulate import party_names
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.compare.state import BankLabelShare, Labels, LabelShare
@@ -120,9 +120,8 @@ def compare(
     for bank, frame in accounts.items():
         _require_same_accounts(stores[bank], run_id, records_fingerprint(frame))
     settings, seed, schema = private.settings, private.seed, private.data_schema
-    prepared = prepare_payment_network(
-        schema, transactions, bank_directory(accounts), settings, seed
-    )
+    data = LeadData(schema, transactions, bank_directory(accounts))
+    prepared = prepare_payment_network(data, settings, seed)
     opened = commitment(prepared.training, bytes.fromhex(private.nonce))
     same = (Comparison("commitment", int(opened == committed), 1),)
     if scored is not None:

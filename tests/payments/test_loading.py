@@ -10,8 +10,14 @@ from tests.kit.small_tables import accounts, transactions, write_small_challenge
 
 from pv4fad.errors import DataError
 from pv4fad.payments.challenge import write_table
-from pv4fad.payments.loading import load_accounts, load_partition, load_transactions
-from pv4fad.payments.schema import ACCOUNT_SCHEMA, FLAG_CODES, TRANSACTION_SCHEMA
+from pv4fad.payments.loading import (
+    load_account_classes,
+    load_accounts,
+    load_partition,
+    load_transactions,
+)
+from pv4fad.payments.schema import ACCOUNT_SCHEMA, FLAG_CODES, SCHEMA, TRANSACTION_SCHEMA
+from pv4fad.rules import rules_of
 
 ROW = "(counted from 1 after the header)"
 
@@ -335,3 +341,20 @@ def test_columns_of_the_banks_own_are_read_as_they_are_stored(tmp_path):
         DataError, match="Fines: 2 rows have a duplicate account with conflicting values"
     ):
         load_accounts(path, further_columns=["Fines"])
+
+
+def test_a_banks_rules_give_its_accounts_their_classes(tmp_path: Path) -> None:
+    path = tmp_path / "b.csv"
+    table = accounts("BANKFRPP", {"A": "00", "B": "3", "C": "7"})
+    write_table(path, table.with_columns(Rating=pl.Series(["9", "1", None])))
+    by_flag = load_account_classes(path, SCHEMA)
+    assert by_flag["Class"].to_list() == ["ordinary", "recently opened", "frozen"]
+    rules = rules_of([{"class": "under monitoring", "column": "Rating", "above": 5}])
+    own = load_account_classes(path, SCHEMA, rules)
+    assert own.rows()[0] == ("BANKFRPP", "A", "under monitoring")
+    assert own["Class"].to_list()[1:] == ["ordinary", "ordinary"]
+    wrong = rules_of([{"class": "frozen", "column": "Rating", "is": True}])
+    assert _refusal(lambda: load_account_classes(path, SCHEMA, wrong)) == [
+        f"{path}: rule 1 (class 'frozen'): column 'Rating' (String) cannot be compared with true: "
+        "data row 1 has neither true nor false"
+    ]

@@ -19,7 +19,6 @@ from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.schema import ACCOUNT_COLUMNS, LABEL, TRANSACTION_COLUMNS
 from pv4fad.rules import Rules
 from pv4fad.schema import Schema
-from pv4fad.tables.classify import classify
 from pv4fad.tables.parsing import Check
 from pv4fad.tables.sheet import OnBadRows, read_sheet
 from pv4fad.tables.source import LoadReport
@@ -75,7 +74,7 @@ def load_accounts(
 ) -> AccountTable:
     """Load a bank's file, .csv or .parquet; listed twice with one flag, an account counts once.
 
-    `further_columns`: columns of the bank's own, for its rules; numbers, dates or text.
+    `further_columns`: columns of the bank's own, for its rules; as they are stored.
     """
     sheet = read_sheet(path, ACCOUNT_COLUMNS, further=further_columns)
     flag = pl.col("Flags").to_physical()
@@ -109,11 +108,11 @@ def load_account_classes(path: Path, schema: Schema, rules: Rules | None = None)
     named = {column.name for column in ACCOUNT_COLUMNS}
     own = [name for name in chosen.columns if name not in named]
     frame = load_accounts(path, further_columns=own).frame
-    return frame.select(
-        Holder=pl.col("Bank").cast(pl.String),
-        Id="Account",
-        Class=classify(frame, chosen, schema.record.classes),
-    )
+    try:
+        classes = chosen.classes_of(frame, schema.record.classes)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    return frame.select(Holder=pl.col("Bank").cast(pl.String), Id="Account", Class=classes)
 
 
 def load_partition(

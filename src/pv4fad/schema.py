@@ -33,7 +33,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.rules import Rule
+from pv4fad.rules import Rule, Rules, rules_of
 from pv4fad.validated import ValidatedModel
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
@@ -45,6 +45,8 @@ _Model = TypeVar("_Model", bound=ValidatedModel)
 
 MOST_CLASSES = 32
 MOST_SIDES = 8
+KEY_SEPARATOR = "|"
+"""Between the name of a holder, which never has it, and an id."""
 
 
 class RowsSchema(ValidatedModel):
@@ -65,8 +67,8 @@ class RowsSchema(ValidatedModel):
     history: bool = True
     """Add features that count what happened before: rows, recency, first dealings."""
     features: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
-    """A Python function `package.module:name` that computes the features instead.  Only the lead
-    ever imports it."""
+    """A Python function `package.module:name` that computes the features, from the rows with the
+    columns that the schema names.  Only the lead ever imports it."""
 
 
 class SideSchema(ValidatedModel):
@@ -104,9 +106,11 @@ class RecordSchema(ValidatedModel):
         if len(set(self.classes)) < len(self.classes):
             raise ParameterError("record.classes: each class must have a different name")
         ordinary, *others = self.classes
-        for rule in self.rules:
-            if rule.class_ not in self.classes:
-                raise ParameterError(f"record.rules: {rule.class_!r} is not one of record.classes")
+        columns = [self.id, self.holder, self.namespace, None if self.rules else self.column]
+        named = [name for name in columns if name is not None]
+        if len(set(named)) < len(named):
+            raise ParameterError("record: id, holder, namespace and column must be different")
+        Rules(rules=self.rules).check_classes(self.classes)
         if self.kinds:
             listed = [name for classes in self.kinds.values() for name in classes]
             if sorted(listed) != sorted(others):
@@ -148,8 +152,6 @@ class Schema(ValidatedModel):
             raise ParameterError(f"rows: {wrong[0]!r} is the id, time or label, not a feature")
         if len(set(special)) < len(special):
             raise ParameterError("rows: id, time and label must be different columns")
-        if rows.features is not None and features:
-            raise ParameterError("rows: give features, or numbers and categories, not both")
         if rows.features is None and not features and not rows.history:
             raise ParameterError("rows: there is no feature; give numbers, categories or history")
         ids = [side.id for side in self.sides.values()]
@@ -157,7 +159,14 @@ class Schema(ValidatedModel):
             raise ParameterError("sides: each side needs an id column of its own")
         if taken := [name for name in ids if name in (*special, *features)]:
             raise ParameterError(f"sides: {taken[0]!r} is used for something else in rows")
+        if rows.event in (*special, *features, *ids):
+            raise ParameterError(f"rows.event: {rows.event!r} is used for something else")
         for name, side in self.sides.items():
+            others = (*special, *rows.numbers, *ids, rows.event)
+            if side.holder is not None and side.holder in others:
+                raise ParameterError(
+                    f"sides.{name}.holder: {side.holder!r} is used for something else"
+                )
             if side.leg is not None and (rows.event is None or side.holder is None):
                 raise ParameterError(f"sides.{name}.leg: needs rows.event and sides.{name}.holder")
         spaces = {side.namespace is not None for side in self.sides.values()}
@@ -213,6 +222,10 @@ def read_schema(path: Path) -> Schema:
 def schema_of(content: Mapping[str, Any], where: str = "schema") -> Schema:
     """A schema from the content of a TOML file; `where` it is from, for errors."""
     parts = dict(content)
+    record = parts.get("record")
+    if isinstance(record, Mapping) and "rules" in record:
+        rules = rules_of(record["rules"], f"{where}: record.rules").rules
+        parts["record"] = {**record, "rules": rules}
     for key, part in (("rows", RowsSchema), ("record", RecordSchema)):
         if key in parts:
             parts[key] = _part(part, parts[key], f"{where}: {key}")

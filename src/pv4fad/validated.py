@@ -24,7 +24,8 @@ class ValidatedModel(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             problems = "; ".join(
-                f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+                f"{'.'.join(str(part) for part in problem['loc'])}: "
+                f"{problem['msg'].removeprefix('Value error, ')}"
                 for problem in error.errors(include_url=False, include_input=False)
             )
             raise ParameterError(problems) from None

@@ -14,18 +14,20 @@ import numpy as np
 from tests.kit.forest_case import OUTSIDER, UNKNOWN
 from tests.kit.world import BICS, OUTSIDER_BIC, bank_name, bare_id, make_federation
 
-from pv4fad.evidence.cells import N_CELLS, CountedAccounts
+from pv4fad.evidence.cells import CountedAccounts, n_cells
 from pv4fad.evidence.classes import counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
 from pv4fad.lead.evidence_model import cell_counts
 from pv4fad.lead.federation import Federation
 from pv4fad.parties.bank import Bank
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
 from pv4fad.protocol.score.inputs import AskedSet, Round
 from pv4fad.protocol.tables import AccountKey, assign_tables
+from pv4fad.schema import Schema
 from pv4fad.store.records import stored
 
 MODES = ("routed", "broadcast", "mixed")
@@ -42,6 +44,7 @@ class ClassWorld:
     data: TrainingInput
     federation: Federation
     parameters: RunParameters
+    schema: Schema = SCHEMA
 
     def train(self, observer=None) -> None:
         self.federation.train(self.parameters, self.data, observer)
@@ -61,7 +64,7 @@ class ClassWorld:
 
     def bank_records(self, bank: int) -> BankRecords:
         """The account file of a bank."""
-        return class_records(self.records, bank)
+        return class_records(self.records, bank, self.schema, self.parameters.absent)
 
     def true_counts(self) -> np.ndarray:
         return trusted_counts(self.counted, self.atoms(), self.data.sets[0])
@@ -99,13 +102,14 @@ def make_class_world(
     bank_class: type[Bank] = Bank,
     n_bare: int = 40,
     n_new: int = 0,
+    schema: Schema = SCHEMA,
     **parties,
 ) -> ClassWorld:
     """`n_new`: of the accounts, how many training does not know."""
     rng = np.random.default_rng(seed)
-    atoms = [0, 1, 2] if absent == "class" else [-1, 0, 1]
+    atoms = sorted(set(schema.atom_of_class(absent)))
     records = {
-        (bank, bare): atoms[rng.integers(3)]
+        (bank, bare): atoms[rng.integers(len(atoms))]
         for bank in range(n_banks)
         for bare in range(n_bare)
         if rng.random() < 0.6 and (mode == "routed" or bare % n_banks == bank)
@@ -113,7 +117,8 @@ def make_class_world(
     keys = sorted((_home(bare, n_banks, mode, rng), bare) for bare in range(n_bare))
     known = np.flatnonzero([bare < n_bare - n_new for _, bare in keys])
     inside = np.array([number for number in known if keys[number][0] != OUTSIDER])
-    choice = CountedAccounts(rng.integers(0, N_CELLS, len(inside)), inside, inside)
+    cells = n_cells(schema.n_sides)
+    choice = CountedAccounts(rng.integers(0, cells, len(inside)), inside, inside, cells)
     tables = assign_tables(
         [(BIC_OF[bank], bare_id(bare)) for bank, bare in (keys[number] for number in known)],
         {BICS[bank]: bank_name(bank) for bank in range(n_banks)},
@@ -123,11 +128,13 @@ def make_class_world(
     tables = {name: replace(one, keys=known[one.keys]) for name, one in tables.items()}
     if mode == "broadcast":
         tables = {"broadcast": tables["broadcast"]}
-    data = TrainingInput(cell_counts(choice), (counted_sets(counted, absent),) * N_CELLS, tables)
-    of_banks = [class_records(records, bank) for bank in range(n_banks)]
+    sets = counted_sets(counted, absent, len(schema.record.kind_names))
+    data = TrainingInput(cell_counts(choice), (sets,) * cells, tables)
+    of_banks = [class_records(records, bank, schema, absent) for bank in range(n_banks)]
     parameters = run_parameters(
         data,
         {bank_name(bank): len(one.bare_ids) for bank, one in enumerate(of_banks)},
+        schema,
         bound=1,
         epsilon=epsilon,
         noise="none" if epsilon == "none" else "distributed",
@@ -137,7 +144,7 @@ def make_class_world(
         absent=absent,
     )
     federation = make_federation(of_banks, parameters, bank_class=bank_class, **parties)
-    return ClassWorld(keys, records, choice, data, federation, parameters)
+    return ClassWorld(keys, records, choice, data, federation, parameters, schema)
 
 
 def _home(bare: int, n_banks: int, mode: str, rng: np.random.Generator) -> int:
@@ -148,13 +155,18 @@ def _home(bare: int, n_banks: int, mode: str, rng: np.random.Generator) -> int:
     return UNKNOWN if mode == "mixed" and rng.random() < 0.4 else int(rng.integers(n_banks))
 
 
-def class_records(records: dict[tuple[int, int], int], bank: int) -> BankRecords:
+def class_records(
+    records: dict[tuple[int, int], int], bank: int, schema: Schema, absent: str
+) -> BankRecords:
+    """The class of a record is some class that has its atom."""
+    class_of = schema.atom_of_class(absent).index
     mine = sorted((bare, atom) for (owner, bare), atom in records.items() if owner == bank)
     ids = [bare_id(bare).encode() for bare, _ in mine]
     return BankRecords(
         tuple(BICS[bank].encode() + b"|" + one for one in ids),
         tuple(ids),
-        np.array([atom for _, atom in mine], np.int16).reshape(-1, 1),
+        np.array([class_of(atom) for _, atom in mine], np.int16),
+        schema,
         f"version 1 of {bank_name(bank)}",
     )
 

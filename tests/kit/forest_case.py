@@ -6,20 +6,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pv4fad.forest.config import ConditionConfig, ForestConfig, RandomShape
+from pv4fad.forest.config import ForestConfig, RandomShape
 from pv4fad.forest.pairs import AccountIndex
 from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.structure import Forest
+from pv4fad.forest.tree import BankCondition
+from pv4fad.payments.schema import BENEFICIARY, ORDERING, SCHEMA
 
+N_CLASSES = len(SCHEMA.record.classes)
 ONE_SET = (
-    ConditionConfig(side="ordering", sets=(("00",),)),
-    ConditionConfig(side="beneficiary", sets=(("00", "05", "07"),)),
-    ConditionConfig(side="beneficiary", sets=(("present",),)),
+    BankCondition(ORDERING, ((0,),)),
+    BankCondition(BENEFICIARY, ((0, 4, 6),)),
+    BankCondition(BENEFICIARY, (tuple(range(N_CLASSES)),)),
 )
 TWO_SETS = (
-    ConditionConfig(side="ordering", sets=(("00",), ("01", "03"))),
-    ConditionConfig(side="beneficiary", sets=(("00", "11"), ("04",))),
-    ConditionConfig(side="beneficiary", family="risk", sets=(("no",), ("yes",))),
+    BankCondition(ORDERING, ((0,), (1, 2))),
+    BankCondition(BENEFICIARY, ((0, 10), (3,))),
+    BankCondition(BENEFICIARY, ((0, 1, 2, 3, 4), (5, 6, 7))),
 )
 OUTSIDER = -1  # an institution that takes no part
 UNKNOWN = -2  # the payment network does not know the bank: asked of all
@@ -35,16 +38,15 @@ class Case:
     codes: np.ndarray
     accounts: AccountIndex
     keys: list[tuple[int, int]]
-    records: dict[tuple[int, int], tuple[int, ...]]
+    records: dict[tuple[int, int], int]
 
-    def atoms(self, records: dict[tuple[int, int], tuple[int, ...]] | None = None) -> np.ndarray:
+    def atoms(self, records: dict[tuple[int, int], int] | None = None) -> np.ndarray:
         """What a key finds: the record at its bank, or at any bank if the bank is unknown."""
         records = self.records if records is None else records
-        absent = (-1,) * len(self.forest.schema.families)
-        anywhere = {bare: atoms for (_, bare), atoms in records.items()}
+        anywhere = {bare: atom for (_, bare), atom in records.items()}
         return np.array(
             [
-                anywhere.get(bare, absent) if bank == UNKNOWN else records.get((bank, bare), absent)
+                anywhere.get(bare, -1) if bank == UNKNOWN else records.get((bank, bare), -1)
                 for bank, bare in self.keys
             ]
         )
@@ -68,22 +70,18 @@ def make_case(
     config = ForestConfig(
         n_trees=n_trees,
         shape=RandomShape(height=3, conditions=ONE_SET if n_sets == 1 else TWO_SETS),
-        slots=("risk",),
+        n_atoms=N_CLASSES,
     )
     features = rng.integers(0, 4, (n_transactions, 4)).astype(np.float32)
     labels = (rng.random(n_transactions) < 0.4).astype(np.int8)
     forest = build_forest(config, ["a", "b", "c", "d"], features, seed)
 
-    schema = forest.schema
     home = rng.integers(n_banks, size=n_bare)
     records = {}
     for bare in range(n_bare - 3):  # the last three are at no bank
         banks = range(n_banks) if bare < 3 else [int(home[bare])]
         for bank in banks:
-            records[bank, bare] = tuple(
-                int(rng.integers(schema.offsets[family], schema.offsets[family + 1]))
-                for family in range(len(schema.families))
-            )
+            records[bank, bare] = int(rng.integers(N_CLASSES))
     keys = [(bank, bare) for bare in range(n_bare) for bank in (*range(n_banks), OUTSIDER)]
     keys += [(UNKNOWN, bare) for bare in range(3, n_bare)]
     number = {key: index for index, key in enumerate(keys)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
-from tests.kit.forest_case import OUTSIDER, UNKNOWN, Case, make_case
+from tests.kit.forest_case import N_CLASSES, OUTSIDER, UNKNOWN, Case, make_case
 
 from pv4fad.forest.pairs import (
     AccountIndex,
@@ -23,6 +23,7 @@ from pv4fad.lead.federation import Federation
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.compare.state import BankLabelShare, LabelShare
@@ -182,7 +183,7 @@ def make_world(
     case = addressed(case, mode)
     held = {key: atoms for key, atoms in case.records.items() if key[0] not in without_accounts}
     for bank in set(range(n_banks)) - set(without_accounts):
-        held |= unseen_accounts(case, bank, more_accounts)
+        held |= unseen_accounts(bank, more_accounts)
     case = replace(case, records=held)
     config = CountConfig(bound=bound, class_weights=(1, 2))
     rows = slice(0, train_rows)
@@ -213,6 +214,7 @@ def make_world(
     parameters = run_parameters(
         data,
         {bank_name(bank): len(one.bare_ids) for bank, one in records.items()},
+        SCHEMA,
         bound=bound,
         epsilon=epsilon,
         noise=noise,
@@ -283,22 +285,21 @@ def with_larger_tables(parameters: RunParameters, n_declared: int) -> RunParamet
     return RunParameters(**fields | {"tables": tables})
 
 
-def unseen_accounts(case: Case, bank: int, n: int) -> dict[tuple[int, int], tuple[int, ...]]:
+def unseen_accounts(bank: int, n: int) -> dict[tuple[int, int], int]:
     """Records with ids that are in no transaction."""
-    offsets, rng = case.forest.schema.offsets, np.random.default_rng(bank)
-    atoms = rng.integers(offsets[:-1], offsets[1:], (n, len(offsets) - 1))
+    atoms = np.random.default_rng(bank).integers(N_CLASSES, size=n)
     first = 10_000 * (1 + bank * n)
-    return {(bank, first + i): tuple(one) for i, one in enumerate(atoms.tolist())}
+    return {(bank, first + i): one for i, one in enumerate(atoms.tolist())}
 
 
 def bank_records(case: Case, bank: int) -> BankRecords:
     mine = sorted((bare, atoms) for (owner, bare), atoms in case.records.items() if owner == bank)
     ids = [bare_id(bare) for bare, _ in mine]
-    n_families = len(case.forest.schema.families)
     return BankRecords(
         tuple(f"{BICS[bank]}|{one}".encode() for one in ids),
         tuple(one.encode() for one in ids),
-        np.array([atoms for _, atoms in mine], np.int16).reshape(len(mine), n_families),
+        np.array([one for _, one in mine], np.int16),
+        SCHEMA,
         f"version 1 of {bank_name(bank)}",
     )
 

@@ -144,7 +144,7 @@ def test_account_listed_again_with_the_same_flag_counts_once(tmp_path: Path) -> 
     loaded = load_accounts(path)
     assert loaded.frame["Account"].to_list() == ["FR01", "FR02"]
     assert loaded.report.n_repeated == 1
-    assert loaded.report.notes() == [f"{path}: 1 repeated listings of an account ignored"]
+    assert loaded.report.notes() == [f"{path}: 1 repeated listings ignored"]
 
 
 def test_same_id_at_two_banks_is_two_accounts(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from pv4fad.errors import DataError
 from pv4fad.payments.challenge import find_partitions, read_partition
 from pv4fad.payments.loading import load_partition
 from pv4fad.payments.schema import FLAG_MEANINGS, NO_FLAG
-from pv4fad.payments.sheet import OnBadRows
 from pv4fad.payments.summary import PartitionSummary, summarise
+from pv4fad.tables.sheet import OnBadRows
 
 app = typer.Typer(name="data", help="Look at data and check it.", no_args_is_help=True)
 

@@ -83,9 +83,10 @@ def command(
     splits = scoring_splits(folder, scenario)
     predictions = predictions or default_predictions(run)
     record = require_run(predictions, document.run_id)
-    scored = ScoredTransactions.read(splits[1], predictions)
+    scored = ScoredTransactions.read(document.data_schema, splits[1], predictions)
     scored.require_labels(splits[1])  # before a model is fitted
-    result = evaluate(scored, splits[1], joined_scores(*splits) if joined else None)
+    found = joined_scores(document.data_schema, *splits) if joined else None
+    result = evaluate(scored, splits[1], found)
     if plot is not None:
         write_whole(plot, render_drawing(precision_recall(result.detectors)))
     if as_json:

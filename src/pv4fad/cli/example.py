@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from pv4fad.cli.console import err, out
-from pv4fad.evidence.cells import N_CELLS, N_HIT_CELLS, CountedAccounts
-from pv4fad.evidence.classes import CLASSES, counted_sets
+from pv4fad.evidence.cells import CountedAccounts, n_cells, n_hit_cells
+from pv4fad.evidence.classes import counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
 from pv4fad.lead.evidence_model import cell_counts
 from pv4fad.lead.federation import Federation
 from pv4fad.lead.simulate import simulate
-from pv4fad.payments.identity import canonical_account, qualified_key
+from pv4fad.payments.identity import canonical_account
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.protocol.count.state import BankSums, OwnSums
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
@@ -25,7 +26,7 @@ from pv4fad.protocol.score.inputs import AskedSet, Round
 from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.score.state import Totals
 from pv4fad.protocol.score.tables import Tables
-from pv4fad.protocol.tables import assign_tables
+from pv4fad.protocol.tables import assign_tables, hashed_id
 from pv4fad.protocol.wire import Header, decode
 from pv4fad.store.records import Records, stored
 from pv4fad.workers import WorkerPool
@@ -73,7 +74,8 @@ Of the 1 for Fay the payment network held {answer.own}, and bank02 sent {answer.
 _BANK_OF = {name: bank for bank, accounts in ACCOUNTS.items() for name in accounts} | {
     "Fay": "bank02"
 }
-_CELLS = (N_HIT_CELLS, 0)  # of a payment of label 0, of label 1
+_SETS = counted_sets("fine", "class", len(SCHEMA.record.kind_names))
+_CELLS = (n_hit_cells(SCHEMA.n_sides), 0)  # of a payment of label 0, of label 1
 
 
 @dataclass(frozen=True)
@@ -106,14 +108,15 @@ class PrivateResult:
 def counted_accounts() -> CountedAccounts:
     """Every account counts once: in one cell if it was paid normally, in another if not."""
     keys = np.arange(len(PAYMENTS))
-    return CountedAccounts(np.array([_CELLS[label] for label in PAYMENTS.values()]), keys, keys)
+    cells = np.array([_CELLS[label] for label in PAYMENTS.values()])
+    return CountedAccounts(cells, keys, keys, n_cells(SCHEMA.n_sides))
 
 
 def by_a_trusted_third_party() -> Found:
     """With all data in one place."""
     class_of = {name: one for accounts in ACCOUNTS.values() for name, one in accounts.items()}
     atoms = np.array([_atom(class_of[name]) if name in class_of else -1 for name in PAYMENTS])
-    counts = trusted_counts(counted_accounts(), atoms, counted_sets("fine", "class"))
+    counts = trusted_counts(counted_accounts(), atoms, _SETS)
     asked = atoms[[list(PAYMENTS).index(name) for name in ASKED]]
     bits = trusted_bits(asked, QUESTION.atoms, absent=QUESTION.absent)
     return Found(counts[list(_CELLS)].tolist(), bits.tolist())
@@ -123,11 +126,12 @@ def by_the_federation() -> PrivateResult:
     """With every party keeping its data to itself."""
     directory = {bic: bank for bank, bic in BICS.items()}
     tables = assign_tables([_key(name) for name in PAYMENTS], directory, 1, broadcast=False)
-    sets = (counted_sets("fine", "class"),) * N_CELLS
-    data = TrainingInput(cell_counts(counted_accounts()), sets, tables)
+    counted = counted_accounts()
+    data = TrainingInput(cell_counts(counted), (_SETS,) * counted.n_cells, tables)
     parameters = run_parameters(
         data,
         {bank: len(accounts) for bank, accounts in ACCOUNTS.items()},
+        SCHEMA,
         bound=1,
         epsilon="none",
         noise="none",
@@ -186,17 +190,23 @@ class _Watch:
 def _records() -> dict[str, BankRecords]:
     return {
         bank: BankRecords(
-            tuple(qualified_key(BICS[bank], name) for name in accounts),
+            tuple(hashed_id(_key(name)) for name in accounts),
             tuple(canonical_account(name).encode() for name in accounts),
-            np.array([[_atom(flag)] for flag in accounts.values()], np.int16),
+            np.array([_class(kind) for kind in accounts.values()], np.int16),
+            SCHEMA,
             "example",
         )
         for bank, accounts in ACCOUNTS.items()
     }
 
 
-def _atom(name: str) -> int:
-    return CLASSES.index(name)
+def _atom(kind: str) -> int:
+    return SCHEMA.atoms("class").index(kind)
+
+
+def _class(kind: str) -> int:
+    """Some class of this kind."""
+    return SCHEMA.atom_of_class("class").index(_atom(kind))
 
 
 def _key(name: str) -> tuple[str, str]:

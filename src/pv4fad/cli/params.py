@@ -11,14 +11,14 @@ import typer
 
 from pv4fad.cli.console import out, print_json
 from pv4fad.errors import ParameterError
-from pv4fad.evidence.classes import Absent, CountedSets
-from pv4fad.forest.atoms import AtomFamily, AtomSchema, class_schema
+from pv4fad.evidence.classes import CountedSets
 from pv4fad.forest.structure import PublicSizes
 from pv4fad.hashing.keyed import KEY_BYTES
 from pv4fad.hashing.table_size import LOG2_FAILURE, TableLayout
 from pv4fad.he.keys import generate_keys
 from pv4fad.he.noise import FAILURE_BITS, POLYNOMIAL_BITS
 from pv4fad.he.ring import PLAIN_MODULI, Ring, RingParameters, most_bits
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.compare.steps import digit_bases
 from pv4fad.protocol.parameters import (
@@ -34,6 +34,7 @@ from pv4fad.protocol.parameters import (
 )
 from pv4fad.protocol.score.plan import ScoringPlan
 from pv4fad.protocol.tables import padded
+from pv4fad.schema import Absent
 
 _MOST = 10**9  # accounts
 _DEFAULT, _PAPER = "The default model", "The paper's model"
@@ -138,22 +139,23 @@ class PlannedModel:
     """What the run's parameters say of the model."""
 
     mode: Mode
-    atoms: AtomSchema
     sizes: PublicSizes
     bound: int
     counted: CountedSets | None = None
     absent: Absent | None = None
 
 
-def default_model(sets: CountedSets, absent: Absent) -> PlannedModel:
-    """Noisy counts of classes in cells; every account counts once."""
-    return PlannedModel("counts", class_schema(absent), count_sizes(sets, absent), 1, sets, absent)
+def default_model(
+    sets: CountedSets, absent: Absent, n_kinds: int = len(SCHEMA.record.kind_names)
+) -> PlannedModel:
+    """Noisy counts of kinds in cells; every account counts once."""
+    sizes = count_sizes(sets, absent, n_kinds, SCHEMA.n_sides)
+    return PlannedModel("counts", sizes, 1, sets, absent)
 
 
 def paper_model(sizes: PublicSizes, bound: int, mode: Mode) -> PlannedModel:
     """Labels of leaves, released or sealed."""
-    names = tuple(str(atom) for atom in range(sizes.n_atoms))
-    return PlannedModel(mode, AtomSchema((AtomFamily("atoms", names),)), sizes, bound)
+    return PlannedModel(mode, sizes, bound)
 
 
 def plan_run(
@@ -174,6 +176,7 @@ def plan_run(
     return RunParameters(
         **vars(model),
         run_id="plan",
+        schema_digest=SCHEMA.digest,
         banks=dict.fromkeys(names, padded(bank_accounts)),
         tables=tuple(
             TablePlan(table_id=name, banks=(name,), broadcast=False, layout=layout)

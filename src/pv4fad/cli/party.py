@@ -57,6 +57,13 @@ def init(
     new_transactions: Annotated[
         Path | None, typer.Option(help="The payment network: transactions to score.")
     ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What rows, sides and classes are, the same for all. Default: payments.",
+        ),
+    ] = None,
     epsilon: Annotated[
         str | None, typer.Option(help="The payment network: privacy loss of the next training.")
     ] = None,
@@ -90,12 +97,13 @@ def init(
         known,
         party,
         hub,
-        data,
-        new_transactions,
-        epsilon,
-        None if limit is None else parse_epsilon(limit),
-        runtime_port,
-        own_authority,
+        data=data,
+        schema=schema,
+        new_transactions=new_transactions,
+        epsilon=epsilon,
+        limit=None if limit is None else parse_epsilon(limit),
+        runtime_port=runtime_port,
+        own_authority=own_authority,
     )
     card = create_party(folder, new, lambda: new_passphrase(party, key_file))
     out.print(escape(f"Created {party} in {folder}. Give {folder / 'card.json'} to all others."))

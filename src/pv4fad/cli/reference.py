@@ -13,10 +13,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from pv4fad.deployment.party_folder import PartySettings
-from pv4fad.forest.config import ConditionConfig, ForestConfig, RandomShape
+from pv4fad.forest.config import ForestConfig, RandomShape
 from pv4fad.forest.pairs import CountConfig
-from pv4fad.forest.records import SlotPredicate
+from pv4fad.forest.tree import BankCondition
 from pv4fad.lead.settings import TrainingOptions
+from pv4fad.rules import Condition, Rule
+from pv4fad.schema import RecordSchema, RowsSchema, SideSchema
 from pv4fad.validated import ValidatedModel
 
 _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
@@ -26,14 +28,18 @@ _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
         " underscores). The command line overrides the file.",
         TrainingOptions,
     ),
+    ("Schema: rows", "`[rows]` of a schema ([schema](../use/schema.md)).", RowsSchema),
+    ("Schema: a side", "`[sides.NAME]` of a schema, one for each side.", SideSchema),
+    ("Schema: records", "`[record]` of a schema.", RecordSchema),
+    ("A holder's rule", "`[[rules]]` of `rules.toml` beside a holder's file.", Rule),
     (
-        "Private slots of a bank",
-        "`slots.toml`, one table `[slots.NAME]` for each slot ([forest](../understand/forest.md)).",
-        SlotPredicate,
+        "A rule's condition",
+        "One of `all` of a rule, or the rule itself.",
+        Condition,
     ),
     ("A deployed party", "`party.toml` ([deployment](deployment.md)).", PartySettings),
 )
-_LIBRARY = (ForestConfig, RandomShape, ConditionConfig, CountConfig)
+_LIBRARY = (ForestConfig, RandomShape, CountConfig)
 
 
 def configuration_reference() -> str:
@@ -93,8 +99,8 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.default
-    if isinstance(value, tuple) and value and isinstance(value[0], ValidatedModel):
-        return "both sides, flag `00`"
+    if isinstance(value, tuple) and value and isinstance(value[0], BankCondition):
+        return "both sides, ordinary or not"
     return "none" if value is None else f"`{value}`" if value != "" else "empty"
 
 

@@ -11,6 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from pv4fad.cli.console import err, out, print_json
+from pv4fad.cli.data_schema import SchemaFile, data_schema
 from pv4fad.cli.federation_key import KeyFile, federation_passphrase
 from pv4fad.cli.phases import cost_table, phase_display
 from pv4fad.errors import ParameterError
@@ -87,14 +88,6 @@ def command(
         int | None,
         typer.Option(help="paper: most weight that one account contributes. Default 1."),
     ] = None,
-    slots: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--slot",
-            help="paper with votes: a private slot that trees may ask about; may be given several"
-            " times. Each bank says what it means in slots.toml beside its account file.",
-        ),
-    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(help="Of sampling and trees only. By default drawn, and secret."),
@@ -109,6 +102,7 @@ def command(
     scenario: Annotated[
         str | None, typer.Option(help="Which scenario, if DIR has several.")
     ] = None,
+    schema: SchemaFile = None,
     config: Annotated[
         Path | None,
         typer.Option(help="TOML file with these options; the command line overrides it."),
@@ -130,7 +124,7 @@ def command(
     typed = {
         "epsilon": epsilon, "model": model, "noise": noise, "honest_banks": honest_banks,
         "sets": sets, "absent": absent, "alert_share": alert_share, "scoring": scoring,
-        "trees": trees, "height": height, "bound": bound, "slots": slots or None, "seed": seed,
+        "trees": trees, "height": height, "bound": bound, "seed": seed,
         "workers": workers, "bank_limit": bank_limit, "scenario": scenario,
     }  # fmt: skip
     given |= {name: value for name, value in typed.items() if value is not None}
@@ -160,7 +154,8 @@ def command(
                 }
                 document = resume(split, target, settings, site, report)
             else:
-                document = train(split, target, options.settings(), site, report)
+                settled = data_schema(folder, schema)
+                document = train(settled, split, target, options.settings(), site, report=report)
     except BaseException:
         _print_how_to_carry_on(target, folder, key_file)
         raise

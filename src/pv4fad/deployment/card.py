@@ -31,15 +31,15 @@ class PartyCard(ValidatedModel):
     """One party as the others see it."""
 
     format: Literal["pv4fad card"] = "pv4fad card"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     role: Role
     name: str
     identity: str
     """Ed25519 and X25519 key, signed (`PublicIdentity`); hex."""
     node_key: str = ""
     """Public key of its node in OpenSSH format; the aggregator has none."""
-    bics: tuple[str, ...] = ()
-    """A bank: the institutions whose accounts it keeps."""
+    names: tuple[str, ...] = ()
+    """A bank: what rows call it; for payments, the BICs whose accounts it keeps."""
     accounts: int = Field(default=0, ge=0)
     """A bank: how many accounts it declares, padded."""
 
@@ -88,8 +88,8 @@ def _require_consistent(card: PartyCard) -> None:
     own_name = {"payment-network": PAYMENT_NETWORK, "aggregator": AGGREGATOR}.get(card.role)
     if own_name is not None and card.name != own_name:
         raise ParameterError(f"a party of role {card.role} has the name {own_name}")
-    if card.role == BANK and (not card.bics or not card.accounts):
-        raise ParameterError("a bank's card names its BICs and its number of accounts")
+    if card.role == BANK and (not card.names or not card.accounts):
+        raise ParameterError("a bank's card has its names (BICs) and its number of accounts")
 
 
 def federation_id(cards: Iterable[PartyCard]) -> str:
@@ -99,7 +99,7 @@ def federation_id(cards: Iterable[PartyCard]) -> str:
 
 
 def require_complete(cards: Mapping[str, PartyCard]) -> None:
-    """A federation has a payment network, an aggregator and a bank, and no BIC twice."""
+    """A federation has a payment network, an aggregator and a bank, and no name twice."""
     missing = [role for role in ROLES if all(card.role != role for card in cards.values())]
     if missing:
         raise DataError(
@@ -109,11 +109,11 @@ def require_complete(cards: Mapping[str, PartyCard]) -> None:
 
 
 def directory(cards: Mapping[str, PartyCard]) -> dict[str, str]:
-    """BIC → bank."""
+    """What rows call a bank → the bank."""
     found: dict[str, str] = {}
-    for name, card in cards.items():
-        for bic in card.bics:
-            if bic in found:
-                raise DataError(f"{found[bic]} and {name} both declare accounts of BIC {bic}")
-            found[bic] = name
+    for party, card in cards.items():
+        for name in card.names:
+            if name in found:
+                raise DataError(f"{found[name]} and {party} both declare accounts of {name}")
+            found[name] = party
     return found

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from pv4fad import __version__
 from pv4fad.deployment.card import PartyCard, federation_id
 from pv4fad.deployment.carrier import Programs
@@ -22,13 +24,13 @@ from pv4fad.deployment.party_folder import (
     read_identity,
 )
 from pv4fad.errors import DataError, Pv4fadError, StoreError
-from pv4fad.lead.bank_files import load_bank
+from pv4fad.lead.data import load_holder, load_rows
 from pv4fad.lead.score import checked_share
-from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.epsilon import epsilon_text
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.roles import AGGREGATOR, BANK
 from pv4fad.protocol.tables import padded
+from pv4fad.schema import Schema
 from pv4fad.store.sealing import Passphrase
 
 _FREE_BYTES = 5 * 10**9
@@ -91,20 +93,26 @@ def _data(folder: PartyFolder, settings: PartySettings) -> str:
         return "none needed"
     if not settings.data:
         raise DataError("party.toml has no entry data")
-    path = folder.file(settings.data)
+    path, schema = folder.file(settings.data), folder.schema()
     if settings.role == BANK:
-        accounts, card = load_bank(path), folder.own_card()
-        if padded(accounts.height) > card.accounts or not set(card.bics) >= set(accounts["Bank"]):
+        records, card = load_holder(schema, path, settings.name), folder.own_card()
+        if padded(records.height) > card.accounts or not set(card.names) >= set(records["Holder"]):
             raise DataError(
-                "more accounts or other BICs than on the card: run pv4fad party card --renew and"
-                " give the new card to all others"
+                "more accounts or other names (BICs) than on the card: run pv4fad party card"
+                " --renew and give the new card to all others"
             )
-        return f"{accounts.height:,} accounts"
-    n = load_transactions(path, labels_required=True).frame.height
+        return f"{records.height:,} accounts: {class_counts(schema, records)}"
+    n = load_rows(schema, path, labels_required=True).height
     if not settings.new_transactions:
         return f"{n:,} transactions"
-    new = load_transactions(folder.file(settings.new_transactions), labels_required=False).frame
+    new = load_rows(schema, folder.file(settings.new_transactions), labels_required=False)
     return f"{n:,} transactions, {new.height:,} to score"
+
+
+def class_counts(schema: Schema, records: pl.DataFrame) -> str:
+    """How many records there are of each class; for the eyes of their holder only."""
+    counts = dict(records["Class"].cast(pl.String).value_counts().iter_rows())
+    return ", ".join(f"{counts.get(name, 0):,} {name}" for name in schema.record.classes)
 
 
 def _cards(folder: PartyFolder) -> str:

@@ -21,9 +21,11 @@ from pv4fad.deployment.exchange import Job
 from pv4fad.deployment.job_notes import Notes, read_notes, write_notes
 from pv4fad.deployment.station import Post
 from pv4fad.errors import ParameterError, StoreError
+from pv4fad.lead.data import load_rows
 from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.prepare import prepare_run
 from pv4fad.lead.refresh import drop_work_under_way, refresh
+from pv4fad.lead.rows import LeadData
 from pv4fad.lead.score import How, score_files
 from pv4fad.lead.scoring_job import JobNotes
 from pv4fad.lead.settings import TrainingSettings
@@ -31,12 +33,12 @@ from pv4fad.lead.train import new_document, resume, resumed_meter, train
 from pv4fad.parties.in_process import Observer
 from pv4fad.parties.network_stages import is_proposed, is_trained
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.payments.loading import load_transactions
 from pv4fad.protocol.roles import BANK, PAYMENT_NETWORK
 from pv4fad.protocol.wire import read_header
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import Meter, Progress
 from pv4fad.run.scoring_record import ScoringRecord, read_record
+from pv4fad.schema import Schema
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool
 
@@ -90,6 +92,7 @@ class NetworkMember:
         folder: Path,
         cards: Mapping[str, PartyCard],
         *,
+        schema: Schema,
         transactions: Path,
         new_transactions: Path | None,
         training: TrainingSettings | None,
@@ -101,6 +104,7 @@ class NetworkMember:
         self._network = PaymentNetwork(store, pool, banks_at_once=BANKS_AT_ONCE)
         self._folder = folder
         self._cards = cards
+        self._schema = schema
         self._transactions = transactions
         self._new_transactions = new_transactions
         self._training = training
@@ -156,8 +160,9 @@ class NetworkMember:
         if self._training is None:
             raise ParameterError("party.toml has no [training] section")
         meter = Meter(report)
-        transactions = load_transactions(self._transactions, labels_required=True).frame
-        new = prepare_run(transactions, directory(self._cards), self._accounts(), self._training)
+        rows = load_rows(self._schema, self._transactions, labels_required=True)
+        data = LeadData(self._schema, rows, directory(self._cards))
+        new = prepare_run(data, self._accounts(), self._training)
         document = new_document(new, meter)
         folder = self._run_folder(document.run_id)
         folder.write(document)

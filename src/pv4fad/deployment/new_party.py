@@ -26,8 +26,8 @@ from pv4fad.deployment.party_folder import (
 )
 from pv4fad.errors import DataError, ParameterError, ProtocolError, StoreError
 from pv4fad.files import write_whole
-from pv4fad.lead.bank_files import load_bank
-from pv4fad.payments.loading import load_transactions
+from pv4fad.lead.data import load_holder, load_rows
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.identity import create_identity
@@ -35,6 +35,7 @@ from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.protocol.tables import padded
 from pv4fad.protocol.wire import Address
 from pv4fad.randomness import secret_bytes
+from pv4fad.schema import read_schema
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase
 
@@ -49,6 +50,8 @@ class NewParty:
     name: str
     hub: str
     data: Path | None = None
+    schema: Path | None = None
+    """The file of the schema; None: that of payments."""
     new_transactions: Path | None = None
     epsilon: str | None = None
     """The payment network: of the first training."""
@@ -68,14 +71,14 @@ def create_party(path: Path, new: NewParty, passphrase: Callable[[], Passphrase]
     _require_consistent(new)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise StoreError(f"{path} is not empty; choose a new or empty folder")
-    bics: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     n_accounts = 0
+    schema = SCHEMA if new.schema is None else read_schema(new.schema)
     if new.role == BANK and new.data is not None:
-        accounts = load_bank(new.data)
-        bics = tuple(accounts["Bank"].cast(str).unique().sort())
-        n_accounts = padded(accounts.height)
+        records = load_holder(schema, new.data, new.name)
+        names, n_accounts = tuple(records["Holder"].unique().sort()), padded(records.height)
     elif new.data is not None:
-        load_transactions(new.data, labels_required=True)
+        load_rows(schema, new.data, labels_required=True)
     text = _settings_text(new)
     settings = settings_of(tomllib.loads(text))
     host, _ = settings.address
@@ -83,7 +86,7 @@ def create_party(path: Path, new: NewParty, passphrase: Callable[[], Passphrase]
     # Created beside, then renamed: a folder that was filled in the meantime is left alone.
     made = path.with_name(f".{path.name}.{secret_bytes(4).hex()}.new")
     try:
-        card = _make(made, new, given, text=text, host=host, bics=bics, n_accounts=n_accounts)
+        card = _make(made, new, given, text=text, host=host, names=names, n_accounts=n_accounts)
         made.rename(path)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
@@ -98,7 +101,7 @@ def _make(
     *,
     text: str,
     host: str,
-    bics: tuple[str, ...],
+    names: tuple[str, ...],
     n_accounts: int,
 ) -> PartyCard:
     with DiskStore.create(path, new.name, passphrase) as store:
@@ -114,7 +117,7 @@ def _make(
         name=new.name,
         identity=identity.to_bytes().hex(),
         node_key=node_key,
-        bics=bics,
+        names=names,
         accounts=n_accounts,
     )
     write_whole(folder.path / CARD_FILE, card.to_json(), private=True)
@@ -122,15 +125,15 @@ def _make(
 
 
 def renew_card(folder: PartyFolder) -> PartyCard:
-    """Update the BICs and the number of accounts on a bank's card from its account file."""
+    """Update the names (BICs) and the number of accounts on a bank's card from its account file."""
     card, settings = folder.own_card(), folder.settings()
     if card.role != BANK:
         return card
-    accounts = load_bank(folder.file(settings.data))
+    records = load_holder(folder.schema(), folder.file(settings.data), settings.name)
     card = card.model_copy(
         update={
-            "bics": tuple(accounts["Bank"].cast(str).unique().sort()),
-            "accounts": padded(accounts.height),
+            "names": tuple(records["Holder"].unique().sort()),
+            "accounts": padded(records.height),
         }
     )
     write_whole(folder.path / CARD_FILE, card.to_json(), private=True)
@@ -153,7 +156,7 @@ def _require_consistent(new: NewParty) -> None:
         raise ParameterError(
             "--limit is missing: the ε that this bank allows in total, for example 3"
         )
-    for file in (new.data, new.new_transactions):
+    for file in (new.data, new.new_transactions, new.schema):
         if file is not None and not file.is_file():
             raise DataError(
                 f"{file} {'is a folder, not a file' if file.is_dir() else 'does not exist'}"
@@ -166,8 +169,8 @@ def _require_consistent(new: NewParty) -> None:
     ):
         if value is not None and new.role != role:
             raise ParameterError(f"{option}: only for a party of role {role}")
-    if new.role == AGGREGATOR and new.data is not None:
-        raise ParameterError("--data: the aggregator has no data")
+    if new.role == AGGREGATOR and (new.data is not None or new.schema is not None):
+        raise ParameterError("--data, --schema: the aggregator has no data")
 
 
 def _make_keys(folder: PartyFolder, host: str, new: NewParty) -> str:
@@ -193,6 +196,8 @@ def _settings_text(new: NewParty) -> str:
         entries["runtime-port"] = new.runtime_port
     if new.data is not None:
         entries["data"] = str(new.data.absolute())
+    if new.schema is not None:
+        entries["data-schema"] = str(new.schema.absolute())
     if new.new_transactions is not None:
         entries["new-transactions"] = str(new.new_transactions.absolute())
     lines = [f"{name} = {_toml(value)}" for name, value in entries.items()]

@@ -26,10 +26,12 @@ from pv4fad.files import write_whole
 from pv4fad.lead.asking import Batching
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.identity import Identity, stored_identity
 from pv4fad.protocol.roles import BANK
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
+from pv4fad.schema import Schema, read_schema
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.file import party_of
 from pv4fad.store.sealing import Passphrase
@@ -57,6 +59,8 @@ class PartySettings(ValidatedModel):
     """Worker processes for encryption; by default one per core."""
     data: str = ""
     """A bank's account file; the payment network's labelled transactions."""
+    data_schema: str = ""
+    """The file of the schema, the same for all parties; by default the schema of payments."""
     new_transactions: str = ""
     """The payment network: transactions to score."""
     honest_banks: int | None = Field(default=None, ge=1)
@@ -133,6 +137,11 @@ class PartyFolder:
     def file(self, name: str) -> Path:
         """A file that the settings name: absolute, or beside party.toml."""
         return self.path / name
+
+    def schema(self) -> Schema:
+        """Of the data: that of payments, or the file that party.toml names."""
+        name = self.settings().data_schema
+        return read_schema(self.file(name)) if name else SCHEMA
 
     def own_card(self) -> PartyCard:
         return read_card(self.path / CARD_FILE)

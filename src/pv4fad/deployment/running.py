@@ -117,6 +117,7 @@ def _member(
             identity,
             folder.file(settings.data),
             cards,
+            schema=folder.schema(),
             honest_banks=settings.most_honest_banks(cards),
             layers_per_day=settings.layers_per_day,
         )
@@ -126,6 +127,7 @@ def _member(
         pool,
         folder.path,
         cards,
+        schema=folder.schema(),
         transactions=folder.file(settings.data),
         new_transactions=folder.file(new) if new else None,
         training=settings.training,

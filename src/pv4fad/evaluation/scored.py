@@ -17,18 +17,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.errors import DataError
+from pv4fad.lead.data import load_rows
 from pv4fad.payments.challenge import read_partition
-from pv4fad.payments.loading import load_transactions
-from pv4fad.payments.schema import LABEL
 from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.schema import Schema
 
 PREDICTIONS_FILE = "predictions.csv"
-SCORE, ALERT, LOCAL_SCORE = "Score", "Alert", "LocalScore"
+SCORE, ALERT, LOCAL_SCORE, PREDICTED = "Score", "Alert", "LocalScore", "Label"
 _TYPES = {
-    "MessageId": pl.String(),
     SCORE: pl.Float64(),
     ALERT: pl.Int8(),
-    LABEL: pl.Int8(),
+    PREDICTED: pl.Int8(),
     LOCAL_SCORE: pl.Float64(),
     "Reasons": pl.String(),
 }
@@ -49,18 +48,18 @@ class ScoredTransactions:
     """None: the split has none."""
 
     @classmethod
-    def read(cls, split: Path, predictions: Path) -> ScoredTransactions:
+    def read(cls, schema: Schema, split: Path, predictions: Path) -> ScoredTransactions:
         """A test split, and the file that `pv4fad score` made for it."""
         source = read_partition(split).transactions
-        transactions = load_transactions(source, labels_required=False)
-        made = read_predictions(predictions)
-        ids = transactions.frame["MessageId"]
-        if made.height != len(ids) or not ids.is_in(made["MessageId"].implode()).all():
+        rows = load_rows(schema, source, labels_required=False)
+        id_column, label = schema.rows.id, schema.rows.label
+        made, ids = read_predictions(predictions, id_column), rows[id_column]
+        if made.height != len(ids) or not ids.is_in(made[id_column].implode()).all():
             raise DataError(
                 f"{predictions}: must hold exactly one prediction for each transaction of {source}"
             )
-        labels = transactions.frame[LABEL].to_numpy() if transactions.has_labels else None
-        table = transactions.frame.join(made, on="MessageId", how="left", maintain_order="left")
+        labels = rows[label].to_numpy() if label in rows.columns else None
+        table = rows.join(made, on=id_column, how="left", maintain_order="left")
         return cls(table, labels)
 
     def __len__(self) -> int:
@@ -76,15 +75,14 @@ class ScoredTransactions:
         """The labels, one of which is 1 at least."""
         if self.labels is None:
             raise DataError(
-                f"{where}: the test split has no column {LABEL}, so the predictions"
-                " cannot be evaluated"
+                f"{where}: the test split has no labels, so the predictions cannot be evaluated"
             )
         if not self.labels.any():
             raise DataError(f"{where}: no transaction of the test split is labelled 1")
         return self.labels
 
 
-def read_predictions(path: Path) -> pl.DataFrame:
+def read_predictions(path: Path, id_column: str) -> pl.DataFrame:
     """What `pv4fad score` wrote, in its order; a predicted label is an Alert."""
     if not path.is_file():
         raise DataError(
@@ -92,16 +90,16 @@ def read_predictions(path: Path) -> pl.DataFrame:
             f" pv4fad score RUN DIR --out {path}, or name the file with --predictions"
         )
     try:
-        table = pl.read_csv(path, schema_overrides=_TYPES)
+        table = pl.read_csv(path, schema_overrides={id_column: pl.String(), **_TYPES})
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: the predictions cannot be read: {reason}") from None
-    if not {"MessageId", SCORE} <= set(table.columns) or table["MessageId"].is_duplicated().any():
-        raise DataError(f"{path}: needs the columns MessageId, each id once, and {SCORE}")
+    if not {id_column, SCORE} <= set(table.columns) or table[id_column].is_duplicated().any():
+        raise DataError(f"{path}: needs the columns {id_column}, each id once, and {SCORE}")
     # Votes have a Label: what was predicted, not what is true.
     if ALERT in table.columns:
-        table = table.drop(LABEL, strict=False)
-    table = table.rename({LABEL: ALERT}, strict=False)
+        table = table.drop(PREDICTED, strict=False)
+    table = table.rename({PREDICTED: ALERT}, strict=False)
     for column in {SCORE, LOCAL_SCORE} & set(table.columns):
         if not table[column].is_finite().fill_null(False).all():
             raise DataError(f"{path}: the column {column} has a value that is not a number")

@@ -1,14 +1,14 @@
-"""Which account counts where: one pair (payment, side) per account, in one of 18 cells.
+"""Which account counts where: one pair (payment, side) per account, in one of 9 cells per side.
 
     an account with a payment of label 1, a *hit*   one of these payments at random
-                                                    cell (side, first, stratum), label 1: 0-11
+                                                    cell (side, first, stratum), label 1
     every other account                             one of its payments at random
-                                                    cell (side, stratum), label 0: 12-17
+                                                    cell (side, stratum), label 0
 
-*First*: the two accounts deal with each other for the first time.  An account is a bare id and
-counts once in all, so the contribution bound is 1.  The choice depends on the payment network's
-own data, labels included, and on nothing that a bank said.  Pairs at institutions outside of the
-federation are left out before anything is chosen.
+Cells of label 1 come first.  *First*: the accounts of the payment deal with each other for the
+first time.  An account is a bare id and counts once in all, so the contribution bound is 1.  The
+choice depends on the payment network's own data, labels included, and on nothing that a bank said.
+Pairs at institutions outside of the federation are left out before anything is chosen.
 
 A count of accounts is worth as many rows as such accounts have: `rows_per_account`.
 """
@@ -22,16 +22,23 @@ from numpy.typing import NDArray
 
 from pv4fad.evidence.strata import N_STRATA, AccountHistory
 from pv4fad.forest.pairs import AccountIndex
-from pv4fad.forest.tree import Side
 
-N_HIT_CELLS = len(Side) * 2 * N_STRATA
-N_CELLS = N_HIT_CELLS + len(Side) * N_STRATA
 RECENT = 0.25
 """The part of training, its last, in which payments of label 0 are counted: the share of first
 dealings falls with time."""
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+def n_hit_cells(n_sides: int) -> int:
+    """Cells of accounts with a payment of label 1."""
+    return n_sides * 2 * N_STRATA
+
+
+def n_cells(n_sides: int) -> int:
+    """All cells."""
+    return n_hit_cells(n_sides) + n_sides * N_STRATA
 
 
 @dataclass(frozen=True)
@@ -42,11 +49,12 @@ class CountedAccounts:
     key: Integers = field(repr=False)
     """The number of its (bank, id)."""
     account: Integers = field(repr=False)
+    n_cells: int
 
     @property
     def kept(self) -> Integers:
         """(cells,): how many accounts count in each."""
-        return np.bincount(self.cell, minlength=N_CELLS)
+        return np.bincount(self.cell, minlength=self.n_cells)
 
 
 @dataclass(frozen=True)
@@ -62,8 +70,12 @@ class TrainingPayments:
     """(keys,): whether an account is at an institution of the federation."""
 
     @property
+    def n_sides(self) -> int:
+        return int(self.index.key_of.shape[1])
+
+    @property
     def account(self) -> Integers:
-        """(payments, 2): bare ids."""
+        """(payments, sides): bare ids."""
         return self.index.bare_of[self.index.key_of]
 
     @property
@@ -85,13 +97,14 @@ def choose_accounts(payments: TrainingPayments, rng: np.random.Generator) -> Cou
     row, side = np.nonzero(payments.inside[index.key_of])
     label, key = labels[row], index.key_of[row, side]
     hit_cell = (side * 2 + payments.is_first[row]) * N_STRATA + strata[row, side]
-    other_cell = N_HIT_CELLS + side * N_STRATA + strata[row, side]
+    other_cell = n_hit_cells(payments.n_sides) + side * N_STRATA + strata[row, side]
     # Label 1 comes first, and otherwise chance decides: of each account the first pair counts.
     order = np.lexsort((rng.random(len(row)), -label))
     account, first = np.unique(index.bare_of[key[order]], return_index=True)
     chosen = order[first]
     cell = np.where(label[chosen] == 1, hit_cell[chosen], other_cell[chosen])
-    return CountedAccounts(cell.astype(np.int64), key[chosen], account)
+    cells = n_cells(payments.n_sides)
+    return CountedAccounts(cell.astype(np.int64), key[chosen], account, cells)
 
 
 def rows_per_account(payments: TrainingPayments, counted: CountedAccounts) -> Floats:
@@ -107,7 +120,7 @@ def rows_per_account(payments: TrainingPayments, counted: CountedAccounts) -> Fl
     row, side = (one[(labels[row] == 1) | recent[row]] for one in (row, side))
     label = labels[row]
     cell = cell_of[payments.account[row, side]]
-    rows = np.zeros((N_CELLS, len(Side), 2, N_STRATA, 2))
+    rows = np.zeros((counted.n_cells, payments.n_sides, 2, N_STRATA, 2))
     where = (cell, side, payments.is_first[row].astype(np.int64), strata[row, side], label)
     np.add.at(rows, where, np.where(label == 1, 1.0, 1 / RECENT))
     return np.asarray(rows / np.maximum(counted.kept, 1)[:, None, None, None, None])

@@ -1,14 +1,15 @@
-"""Classes of account records, and the sets of classes that are counted.
+"""Kinds of records, and the sets of them that are counted.
 
-Every record has one class; class 0 is *ordinary*.  What the payment network judges an account by
-is its class or, where no bank has the account, *absent*.  `absent` says what that means:
+Every record is of one kind: 0 is *ordinary*, and 1..K are the kinds of the schema.  What the lead
+judges an account by is its kind or, where no holder has a record, *absent*, K + 1.  `absent` says
+what that means:
 
-    class       absent is a class of its own: a payment to an account that does not exist is odd
-    ordinary    absent is the same as ordinary.  The banks then provide no share for ordinary, and
-                nobody can ever tell the two apart
+    class       absent is a kind of its own: a payment to an account that does not exist is odd
+    ordinary    absent is the same as ordinary.  The holders then provide no share for ordinary, and
+                no party can ever tell the two apart
 
-`sets` says what is counted in every cell.  *Kinds* are the classes that the counts tell apart; the
-number of accounts of each kind in a cell follows from one count, so it carries one sum's noise:
+`sets` says what is counted in every cell.  The number of accounts of each kind in a cell follows
+from one count, so it carries one sum's noise.  With two kinds, mild and severe:
 
               absent = class                              absent = ordinary
     fine      {present} {mild} {severe};  3 kinds         {mild} {severe};  2 kinds
@@ -23,49 +24,50 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.forest.atoms import CLASS_NAMES
+from pv4fad.schema import Absent
 
-Absent = Literal["class", "ordinary"]
 CountedSets = Literal["fine", "coarse"]
 
-ORDINARY, MILD, SEVERE, ABSENT = range(4)
-CLASSES = CLASS_NAMES
-"""Of records.  Absent comes after them, as a fourth, where it is a class."""
+ORDINARY = 0
 
 
-def provided_classes(absent: Absent) -> tuple[int, ...]:
-    """The classes that banks provide shares for: atom k of a record is the k-th of them."""
-    return (ORDINARY, MILD, SEVERE) if absent == "class" else (MILD, SEVERE)
+def provided_kinds(absent: Absent, n_kinds: int) -> tuple[int, ...]:
+    """The kinds that holders provide shares for: atom k of a record is the k-th of them."""
+    return tuple(range(ORDINARY if absent == "class" else 1, n_kinds + 1))
 
 
-def counted_sets(sets: CountedSets, absent: Absent) -> tuple[tuple[int, ...], ...]:
+def n_kinds_of(n_atoms: int, absent: Absent) -> int:
+    """K, from the number of atoms that holders provide."""
+    return n_atoms - 1 if absent == "class" else n_atoms
+
+
+def counted_sets(sets: CountedSets, absent: Absent, n_kinds: int) -> tuple[tuple[int, ...], ...]:
     """The sets that are counted in every cell, as atoms."""
+    atoms = tuple(range(len(provided_kinds(absent, n_kinds))))
     match sets, absent:
         case "fine", "class":
-            return (ORDINARY, MILD, SEVERE), (MILD,), (SEVERE,)
+            return atoms, *((atom,) for atom in atoms[1:])
         case "fine", _:
-            return (0,), (1,)
+            return tuple((atom,) for atom in atoms)
         case _, "class":
-            return ((ORDINARY,),)
-    return ((0, 1),)
+            return (atoms[:1],)
+    return (atoms,)
 
 
-def kinds(sets: CountedSets, absent: Absent) -> tuple[tuple[int, ...], ...]:
-    """The classes of each kind; ordinary is none."""
-    apart = (MILD, SEVERE) if absent == "ordinary" else (MILD, SEVERE, ABSENT)
-    return tuple((one,) for one in apart) if sets == "fine" else (apart,)
+def judged_kinds(sets: CountedSets, absent: Absent, n_kinds: int) -> tuple[tuple[int, ...], ...]:
+    """What the counts tell apart, each as the kinds in it; ordinary is in none."""
+    apart = range(1, n_kinds + (2 if absent == "class" else 1))
+    return tuple((kind,) for kind in apart) if sets == "fine" else (tuple(apart),)
 
 
 def kind_counts(
     counts: NDArray[np.int64], kept: NDArray[np.int64], sets: CountedSets, absent: Absent
 ) -> NDArray[np.int64]:
-    """(cells, kinds): accounts of each kind, from (cells, sets) and the accounts kept per cell."""
-    match sets, absent:
-        case "fine", "class":
-            return np.stack([counts[:, 1], counts[:, 2], kept - counts[:, 0]], axis=1)
-        case "coarse", "class":
-            return (kept - counts[:, 0])[:, np.newaxis]
-    return counts
+    """(cells, judged kinds): accounts, from (cells, sets) and the accounts kept per cell."""
+    if absent == "ordinary":
+        return counts
+    missing = (kept - counts[:, 0])[:, np.newaxis]
+    return np.hstack([counts[:, 1:], missing]) if sets == "fine" else missing
 
 
 def differing_memberships(sets: Sequence[Sequence[int]], n_atoms: int) -> int:

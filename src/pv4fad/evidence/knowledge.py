@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from pv4fad.detection.local_scale import HonestSample, LocalScale, sample_weights
 from pv4fad.errors import DataError
 from pv4fad.evidence.cells import (
-    N_CELLS,
     CountedAccounts,
     TrainingPayments,
     choose_accounts,
+    n_cells,
     rows_per_account,
 )
 from pv4fad.evidence.own_history import history_log_odds
@@ -44,7 +44,7 @@ class Knowledge:
     hazard: Floats = field(repr=False)
     """Of the calibration rows, from own data."""
     is_first: NDArray[np.bool_] = field(repr=False)
-    stratum: NDArray[np.int64] = field(repr=False)  # (calibration rows, 2)
+    stratum: NDArray[np.int64] = field(repr=False)  # (calibration rows, sides)
     weight: Floats = field(repr=False)
     """How many payments each calibration row stands for."""
 
@@ -86,9 +86,11 @@ class Knowledge:
         """As stored; DataError if it is damaged."""
         if arrays.keys() != {*_FORMS, "scale"} or not _is(arrays["scale"], "f", (2,)):
             raise _damaged()
-        n = len(np.atleast_1d(arrays["weight"]))
+        sizes = {"n": len(np.atleast_1d(arrays["weight"]))}
+        sizes["sides"] = len(np.atleast_1d(arrays["history"]))
+        sizes["cells"] = n_cells(sizes["sides"])
         for name, (kind, shape) in _FORMS.items():
-            if not _is(arrays[name], kind, tuple(n if size is None else size for size in shape)):
+            if not _is(arrays[name], kind, tuple(sizes.get(str(size), size) for size in shape)):
                 raise _damaged()
         values = {name: arrays[name] for name in _FORMS}
         sound = (
@@ -105,14 +107,14 @@ class Knowledge:
         return cls(LocalScale(*map(float, arrays["scale"])), **values)
 
 
-_FORMS: dict[str, tuple[str, tuple[int | None, ...]]] = {
-    "history": ("f", (2, 2, N_STRATA, 2)),
-    "rows": ("f", (N_CELLS, 2, 2, N_STRATA, 2)),
-    "kept": ("i", (N_CELLS,)),
-    "hazard": ("f", (None,)),
-    "is_first": ("b", (None,)),
-    "stratum": ("i", (None, 2)),
-    "weight": ("f", (None,)),
+_FORMS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "history": ("f", ("sides", 2, N_STRATA, 2)),
+    "rows": ("f", ("cells", "sides", 2, N_STRATA, 2)),
+    "kept": ("i", ("cells",)),
+    "hazard": ("f", ("n",)),
+    "is_first": ("b", ("n",)),
+    "stratum": ("i", ("n", "sides")),
+    "weight": ("f", ("n",)),
 }
 
 
@@ -123,7 +125,7 @@ def own_hazard(
     stratum: NDArray[np.int64],
     hit: NDArray[np.bool_],
 ) -> Floats:
-    """-log(1 - P) from own data: the local score, and the label history of both accounts."""
+    """-log(1 - P) from own data: the local score, and the label history of its accounts."""
     hazard = np.logaddexp(0.0, local)
     for side in range(stratum.shape[1]):
         where = (is_first.astype(np.int64), stratum[:, side], hit[:, side].astype(np.int64))

@@ -27,12 +27,11 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, logsumexp, softmax
+from scipy.special import betaln, expit, logsumexp
 
-from pv4fad.evidence.cells import N_HIT_CELLS
+from pv4fad.evidence.cells import n_hit_cells
 from pv4fad.evidence.noise import CountNoise, log_likelihood
 from pv4fad.evidence.strata import N_STRATA
-from pv4fad.forest.tree import Side
 
 Floats = NDArray[np.float64]
 
@@ -65,10 +64,10 @@ class KindEvidence:
         total = np.tensordot(kept, rows, 1)  # (side, first, stratum, label)
         expected = np.einsum("ck,csfb->sfbk", accounts, rows.sum(axis=-1))
         share = np.minimum(expected / np.maximum(total.sum(axis=-1), 1.0)[..., np.newaxis], 1.0)
-        log_odds = np.full(share.shape, -np.inf)
-        for side, first, stratum in product(range(len(Side)), range(2), range(N_STRATA)):
+        log_odds, n_sides = np.full(share.shape, -np.inf), rows.shape[1]
+        for side, first, stratum in product(range(n_sides), range(2), range(N_STRATA)):
             hit = (side * 2 + first) * N_STRATA + stratum
-            clean = N_HIT_CELLS + side * N_STRATA + stratum
+            clean = n_hit_cells(n_sides) + side * N_STRATA + stratum
             anomalous, normal = np.moveaxis(rows[:, side, first, stratum], -1, 0)[::-1]
             all_0, all_1 = total[side, first, stratum]
             usual = float(np.log((all_1 + 0.5) / (all_0 + 1.0)))
@@ -108,14 +107,23 @@ def _means(counts: NDArray[np.int64], noise: CountNoise) -> Floats:
 def _tells(log_tells: Floats, log_says_nothing: Floats) -> Floats:
     """P(kind tells | counts), from log P(its counts | it tells), log P(its counts | it does not).
 
-    All kinds of one stratum: a sum over which of them tell.
+    All kinds of one stratum.  Of m telling kinds out of n only the number matters, so the sum over
+    which of the others tell is a product of polynomials, the power of x counting them.
     """
     n = len(log_tells)
-    which = np.array(list(product((0, 1), repeat=n)))
-    telling = which.sum(axis=1)
+    telling = np.arange(n + 1)
     log_prior = betaln(_PRIOR[0] + telling, _PRIOR[1] + n - telling)
-    log_counts = np.where(which == 1, log_tells, log_says_nothing).sum(axis=1)
-    return np.asarray(softmax(log_prior + log_counts) @ which)
+    found = np.empty(n)
+    for kind in range(n):
+        others = np.zeros(1)  # log coefficients of Π (nothing + tells·x)
+        for other in np.delete(np.arange(n), kind):
+            without = np.append(others + log_says_nothing[other], -np.inf)
+            with_it = np.append(-np.inf, others + log_tells[other])
+            others = np.logaddexp(without, with_it)
+        tells = log_tells[kind] + logsumexp(others + log_prior[1:])
+        nothing = log_says_nothing[kind] + logsumexp(others + log_prior[:-1])
+        found[kind] = expit(tells - nothing)
+    return found
 
 
 @dataclass(frozen=True)

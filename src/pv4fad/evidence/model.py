@@ -23,15 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.evidence.cells import N_CELLS
-from pv4fad.evidence.classes import Absent, CountedSets, counted_sets, kind_counts, kinds
+from pv4fad.evidence.cells import n_cells
+from pv4fad.evidence.classes import CountedSets, counted_sets, judged_kinds, kind_counts
 from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.evidence.log_odds import KindEvidence
 from pv4fad.evidence.noise import CountNoise
+from pv4fad.schema import Absent
 
 Floats = NDArray[np.float64]
-
-N_CLASSES = 4
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,13 @@ class EvidenceModel:
 
     knowledge: Knowledge = field(repr=False)
     kinds: tuple[tuple[int, ...], ...]
-    """The classes of each kind; round i of a scoring asks about the i-th."""
+    """The kinds of record in each; round i of a scoring asks about the i-th."""
     log_odds: Floats = field(repr=False)
     """(side, first, stratum, kind); -∞: no evidence."""
     share: Floats = field(repr=False)
     """(side, first, stratum, kind): expected, of payments."""
     order: tuple[int, ...]
-    """Which of `classes.kinds` each kind is."""
+    """Which of `classes.judged_kinds` each is."""
 
     @classmethod
     def of(
@@ -57,16 +56,18 @@ class EvidenceModel:
         *,
         sets: CountedSets,
         absent: Absent,
+        n_kinds: int,
         order: Sequence[int] | None = None,
     ) -> Self:
         """`noisy_counts`: (cells, sets), as released in training.  `order`: of the kinds, if it
         was settled before; by default the most telling one comes first."""
-        shape = (N_CELLS, len(counted_sets(sets, absent)))
+        n_sides = knowledge.stratum.shape[1]
+        shape = (n_cells(n_sides), len(counted_sets(sets, absent, n_kinds)))
         if noisy_counts.shape != shape:
             raise DataError(f"noisy counts of shape {noisy_counts.shape}: expected {shape}")
         counts = kind_counts(noisy_counts, knowledge.kept, sets, absent)
         found = KindEvidence.of(counts, knowledge.kept, knowledge.rows, noise)
-        names = kinds(sets, absent)
+        names = judged_kinds(sets, absent, n_kinds)
         chosen = most_telling_first(found, knowledge) if order is None else tuple(order)
         if sorted(chosen) != list(range(len(names))):
             raise DataError("the stored order of the kinds is damaged")
@@ -77,14 +78,6 @@ class EvidenceModel:
             found.share[..., list(chosen)],
             chosen,
         )
-
-    @property
-    def by_class(self) -> Floats:
-        """(side, first, stratum, class): log-odds; -∞ for ordinary accounts."""
-        table = np.full((*self.log_odds.shape[:3], N_CLASSES), -np.inf)
-        for number, classes in enumerate(self.kinds):
-            table[..., list(classes)] = self.log_odds[..., number, np.newaxis]
-        return table
 
     @cached_property
     def hazard(self) -> Floats:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.evidence.strata import N_STRATA
-from pv4fad.forest.tree import Side
 
 Floats = NDArray[np.float64]
 
@@ -27,10 +26,11 @@ def history_log_odds(
 ) -> Floats:
     """(side, first, stratum, hit); -∞ where the account was not hit: that is no evidence.
 
-    `hit` and `stratum`, (payments, 2), are those of the time before these payments.
+    `hit` and `stratum`, (payments, sides), are those of the time before these payments.
     """
-    counts = np.zeros((len(Side), 2, N_STRATA, 2))
-    for side in Side:
+    n_sides = hit.shape[1]
+    counts = np.zeros((n_sides, 2, N_STRATA, 2))
+    for side in range(n_sides):
         rows = hit[:, side]
         where = (is_first[rows].astype(np.int64), stratum[rows, side], labels[rows])
         np.add.at(counts[side], where, 1.0)

@@ -1,7 +1,7 @@
 """Which accounts to ask about, one bit each, and the alerts that follow.
 
 A payment alerts if its hazard reaches the threshold τ; by its score the alert has a level 1, 2 or 3
-(`decisions.LEVELS`).  The payment network knows the own hazard h0.  On either side, with the other
+(`decisions.LEVELS`).  The payment network knows the own hazard h0.  On each side, with the others
 taken as ordinary, it works out which kinds of account would raise the level: A.  If A is empty, as
 it is for most payments and for alerts of level 3, no bank can change anything: nothing is asked.
 
@@ -37,21 +37,21 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class EvidenceRows:
-    """Payments to score, as the payment network sees them.  Columns of (n, 2) are sides."""
+    """Payments to score, as the payment network sees them.  Columns of (n, sides) are sides."""
 
     local_scores: NDArray[np.floating] = field(repr=False)  # (n,)
     is_first: NDArray[np.bool_] = field(repr=False)  # (n,)
-    stratum: Integers = field(repr=False)  # (n, 2)
-    hit: NDArray[np.bool_] = field(repr=False)  # (n, 2)
+    stratum: Integers = field(repr=False)  # (n, sides)
+    hit: NDArray[np.bool_] = field(repr=False)  # (n, sides)
     account: Integers = field(repr=False)
-    """(n, 2): numbers of accounts, those of `known`."""
+    """(n, sides): numbers of accounts, those of `known`."""
     askable: NDArray[np.bool_] = field(repr=False)
-    """(n, 2): whether the account is at an institution of the federation."""
+    """(n, sides): whether the account is at an institution of the federation."""
 
     def __post_init__(self) -> None:
-        n = len(self.local_scores)
+        shape = (len(self.local_scores), self.stratum.shape[1])
         sides = (self.stratum, self.hit, self.account, self.askable)
-        if self.is_first.shape != (n,) or any(one.shape != (n, 2) for one in sides):
+        if self.is_first.shape != shape[:1] or any(one.shape != shape for one in sides):
             raise DataError("rows of evidence differ in number")
 
     def __len__(self) -> int:
@@ -92,11 +92,11 @@ class Questions:
         self._own = own_hazard(local, own.history, rows.is_first, rows.stratum, rows.hit)
         threshold = model.threshold(alert_share)
         self._local_alert = self._own >= threshold
-        self._adds = self._by_row(model.hazard)  # (n, 2, kinds)
+        self._adds = self._by_row(model.hazard)  # (n, sides, kinds)
         with_kind = self._own[:, np.newaxis, np.newaxis] + self._adds
         raised = _level(with_kind, threshold) > _level(self._own, threshold)[:, None, None]
         self._raising = raised & rows.askable[:, :, np.newaxis]
-        """(n, 2, kinds): the set A of each side."""
+        """(n, sides, kinds): the set A of each side."""
         self._budget = ceil(alert_share * len(rows))
         self._asked_payment = np.zeros(len(rows), np.bool_)
         self._asked: list[Integers] = []
@@ -152,11 +152,11 @@ class Questions:
         return np.unique(self._rows.account[wanted])
 
     def _found(self) -> NDArray[np.bool_]:
-        """(n, 2, kinds): sides that raise the level, and because of which kind."""
+        """(n, sides, kinds): sides that raise the level, and because of which kind."""
         return np.asarray(self._raising & (self._known[self._rows.account] == 1))
 
     def _by_row(self, table: Floats) -> Floats:
-        """(n, 2, kinds), from (side, first, stratum, kind)."""
+        """(n, sides, kinds), from (side, first, stratum, kind)."""
         first = self._rows.is_first.astype(np.int64)
         sides = range(self._rows.stratum.shape[1])
         return np.stack([table[one, first, self._rows.stratum[:, one]] for one in sides], axis=1)

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.evidence.cells import N_CELLS, CountedAccounts
+from pv4fad.evidence.cells import CountedAccounts
 
 
 def trusted_counts(
     counted: CountedAccounts, atom_of: NDArray[np.integer], sets: Sequence[Sequence[int]]
 ) -> NDArray[np.int64]:
     """(cells, sets).  `atom_of`: the atom of the record that each key finds, -1 for none."""
-    counts = np.zeros((N_CELLS, len(sets)), np.int64)
+    counts = np.zeros((counted.n_cells, len(sets)), np.int64)
     for number, one in enumerate(sets):
         is_in = np.isin(atom_of[counted.key], one)
-        counts[:, number] = np.bincount(counted.cell[is_in], minlength=N_CELLS)
+        counts[:, number] = np.bincount(counted.cell[is_in], minlength=counted.n_cells)
     return counts
 
 

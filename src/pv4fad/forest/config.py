@@ -1,48 +1,32 @@
 """The configuration of a forest, and the public sizes that follow from it and from nothing else.
 
-    ForestConfig(n_trees=12, shape=RandomShape(height=6))
+    ForestConfig(n_trees=12, shape=RandomShape(height=6), n_atoms=11)
 
-Atoms have names here, such as flag "00" or "yes" of a private slot.  The seed is not part of it:
-with the seed, whoever knows the configuration could draw the trees.
+The seed is not part of it: with the seed, whoever knows the configuration could draw the trees.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field, model_validator
 
 from pv4fad.errors import ParameterError
-from pv4fad.forest.atoms import FLAGS, AtomSchema, schema_with_slots
 from pv4fad.forest.structure import MAX_HEIGHT, PublicSizes
-from pv4fad.forest.tree import BankCondition, Side
+from pv4fad.forest.tree import BankCondition
 from pv4fad.validated import ValidatedModel
 
 
-class ConditionConfig(ValidatedModel):
-    """A bank condition in names: a side, a family, and one or two disjoint sets of its atoms."""
-
-    side: Literal["ordering", "beneficiary"]
-    sets: tuple[tuple[str, ...], ...] = Field(min_length=1, max_length=2)
-    family: str = FLAGS.name
-
-    def resolve(self, schema: AtomSchema) -> BankCondition:
-        """The same condition in the atom numbers of a schema."""
-        sets = tuple(schema.atom_set(self.family, names) for names in self.sets)
-        return BankCondition(Side[self.side.upper()], sets)
-
-
-BOTH_SIDES_NORMAL = (
-    ConditionConfig(side="ordering", sets=(("00",),)),
-    ConditionConfig(side="beneficiary", sets=(("00",),)),
-)
+def ordinary_on(side: int) -> BankCondition:
+    """Whether the record of this side is an ordinary one."""
+    return BankCondition(side, ((0,),))
 
 
 class RandomShape(ValidatedModel):
     """The paper's trees: every test drawn at random (`random_trees`)."""
 
     height: int = Field(ge=1, le=MAX_HEIGHT)
-    conditions: tuple[ConditionConfig, ...] = Field(default=BOTH_SIDES_NORMAL, min_length=1)
+    conditions: tuple[BankCondition, ...] = Field(
+        default=(ordinary_on(0), ordinary_on(1)), min_length=1
+    )
     """The menu from which bank nodes are drawn, |C_B| in the paper; one that is listed twice is
     drawn twice as often."""
     features: tuple[str, ...] | None = Field(default=None, min_length=1)
@@ -63,8 +47,8 @@ class ForestConfig(ValidatedModel):
 
     n_trees: int = Field(ge=1, le=1024)
     shape: RandomShape
-    slots: tuple[str, ...] = ()
-    """Private slots: families `no`/`yes` whose meaning each bank defines for itself."""
+    n_atoms: int = Field(ge=1)
+    n_sides: int = Field(default=2, ge=1)
     max_groups_per_tree: int | None = Field(default=None, ge=1)
     """Public maximum; None takes the most that the shape can have."""
     max_distinct_sets: int | None = Field(default=None, ge=1)
@@ -72,9 +56,14 @@ class ForestConfig(ValidatedModel):
 
     @model_validator(mode="after")
     def _maxima_hold(self) -> ForestConfig:
-        if len({len(condition.sets) for condition in self.shape.conditions}) > 1:
+        conditions = self.shape.conditions
+        if len({len(condition.sets) for condition in conditions}) > 1:
             raise ParameterError(
                 "all bank conditions need the same number of sets: the aggregator sees it"
+            )
+        if any(not 0 <= condition.side < self.n_sides for condition in conditions):
+            raise ParameterError(
+                f"a bank condition asks about a side that is not one of the {self.n_sides}"
             )
         n_used = self._n_used_sets
         if self.max_distinct_sets is not None and self.max_distinct_sets < n_used:
@@ -85,11 +74,6 @@ class ForestConfig(ValidatedModel):
         return self
 
     @property
-    def atom_schema(self) -> AtomSchema:
-        """The flags and the private slots."""
-        return schema_with_slots(self.slots)
-
-    @property
     def sizes(self) -> PublicSizes:
         """What banks and the aggregator can see of any forest of this configuration."""
         return PublicSizes(
@@ -97,10 +81,10 @@ class ForestConfig(ValidatedModel):
             groups_per_tree=self.max_groups_per_tree or self.shape.groups_per_tree(),
             n_sets=len(self.shape.conditions[0].sets),
             n_distinct_sets=self.max_distinct_sets or self._n_used_sets,
-            n_atoms=self.atom_schema.n_atoms,
+            n_atoms=self.n_atoms,
+            n_sides=self.n_sides,
         )
 
     @property
     def _n_used_sets(self) -> int:
-        resolved = (condition.resolve(self.atom_schema) for condition in self.shape.conditions)
-        return len({one_set for condition in resolved for one_set in condition.sets})
+        return len({one for condition in self.shape.conditions for one in condition.sets})

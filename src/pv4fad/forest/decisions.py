@@ -14,8 +14,8 @@ the joint vote (`TrustedThirdParty.decisions` counts them).  The sets of a fores
 neither of two has to hold the other, so answers about one account to several questions can tell
 its class.
 
-A *class* is what the bank conditions tell apart: flags that are in the same sets, or no record.
-The class that holds the first flag, `00`, is the ordinary one.
+A *class* is here what the bank conditions tell apart: atoms that are in the same sets, or no
+record.  The one that holds atom 0 is ordinary.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from pv4fad.errors import ParameterError
 from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.structure import Forest
-from pv4fad.forest.tree import Side
 from pv4fad.forest.votes import green_votes, reached_groups
 
 NOTHING = -1  # to ask
@@ -44,10 +43,10 @@ class AccountSet(NamedTuple):
 
 @dataclass(frozen=True)
 class Decisions:
-    """What is decided and what has to be asked, for each payment (n,) and side (n, 2).
+    """What is decided and what has to be asked, for each payment (n,) and side (n, sides).
 
     `sets`: the few different sets that are asked about; `set_of` is an index into them or
-    `NOTHING`.  `share_alone`: the share of trees that vote 1 with both accounts ordinary.
+    `NOTHING`.  `share_alone`: the share of trees that vote 1 with all accounts ordinary.
     """
 
     alert_alone: NDArray[np.bool_] = field(repr=False)
@@ -57,12 +56,12 @@ class Decisions:
 
     @property
     def asks(self) -> NDArray[np.bool_]:
-        """(n, 2): the sides that are asked about."""
+        """(n, sides): the sides that are asked about."""
         asks: NDArray[np.bool_] = self.set_of != NOTHING
         return asks
 
     def alerts(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """The payments that alert, given the bits (n, 2); those of sides not asked are ignored."""
+        """The payments that alert, given the bits (n, sides); only those that were asked count."""
         alerts: NDArray[np.bool_] = self.alert_alone | (answers & self.asks).any(axis=1)
         return alerts
 
@@ -70,15 +69,9 @@ class Decisions:
 def account_classes(forest: Forest) -> tuple[AccountSet, ...]:
     """The classes that the bank conditions tell apart, each as the accounts in it; the ordinary
     one, which holds atom 0, first."""
-    schema, used = forest.schema, sorted(set(forest.distinct_sets))
-    if any(schema.family_of[one_set[0]] != 0 for one_set in used):
-        raise ParameterError(
-            "scoring by decisions: a bank condition asks about a private slot, and an account has"
-            " one class only if all conditions are about flags; leave out the slots, or score by"
-            " votes"
-        )
+    used = sorted(set(forest.distinct_sets))
     members: dict[tuple[bool, ...], list[int]] = {}
-    for atom in range(schema.offsets[1]):
+    for atom in range(forest.sizes.n_atoms):
         members.setdefault(tuple(atom in one_set for one_set in used), []).append(atom)
     nowhere = (False,) * len(used)  # an absent account is in no set
     members.setdefault(nowhere, [])
@@ -97,9 +90,10 @@ def decision_sets(
     """
     classes = account_classes(forest)
     label_of = _labels_by_class(forest, classes, red_labels)
-    votes = [_side_votes(reached_groups(forest, codes, side), label_of) for side in Side]
+    sides = range(forest.sizes.n_sides)
+    votes = [_side_votes(reached_groups(forest, codes, side), label_of) for side in sides]
     green = green_votes(codes, green_labels)
-    alone = green + votes[Side.ORDERING][:, 0] + votes[Side.BENEFICIARY][:, 0]
+    alone = green + sum(side[:, 0] for side in votes)
     alert_alone = 2 * alone > forest.sizes.n_trees
     # A set of classes as a number: bit k stands for class k.
     bit = 1 << np.arange(len(classes), dtype=np.int64)

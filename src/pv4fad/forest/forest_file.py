@@ -1,7 +1,7 @@
 """A forest as a plain document: for the payment network's own folder, and to commit to it.
 
-    {"format": "pv4fad forest", "version": 1, "features": [...], "families": [[name, atoms], ...],
-     "sizes": {...}, "trees": [node, ...]}
+    {"format": "pv4fad forest", "version": 2,
+     "features": [...], "sizes": {...}, "trees": [node, ...]}
 
     node = "leaf" | {"feature", "cut", "below", "above"} | {"side", "sets", "subtree"}
 
@@ -16,12 +16,11 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.forest.atoms import AtomFamily, AtomSchema
 from pv4fad.forest.structure import MAX_HEIGHT, Forest, PublicSizes
-from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Side, Split
+from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Split
 
 FORMAT = "pv4fad forest"
-VERSION = 1
+VERSION = 2
 NONCE_BYTES = 32
 
 
@@ -31,7 +30,6 @@ def to_document(forest: Forest) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "features": list(forest.feature_names),
-        "families": [[family.name, list(family.atoms)] for family in forest.schema.families],
         "sizes": asdict(forest.sizes),
         "trees": [_node_document(tree) for tree in forest.trees],
     }
@@ -46,7 +44,6 @@ def from_document(document: Any) -> Forest:
             "format": str(name),
             "version": int(),
             "features": [*features],
-            "families": [*families],
             "sizes": {**sizes},
             "trees": [*trees],
         } if name == FORMAT and all(isinstance(feature, str) for feature in features):
@@ -54,9 +51,8 @@ def from_document(document: Any) -> Forest:
         case _:
             raise DataError("not a forest: fields are missing or of the wrong type")
     try:
-        schema = AtomSchema(tuple(_family(family) for family in families))
         nodes = tuple(_node(tree, f"tree {number}", 0) for number, tree in enumerate(trees))
-        return Forest(nodes, tuple(features), schema, _sizes(sizes))
+        return Forest(nodes, tuple(features), _sizes(sizes))
     except ParameterError as error:
         raise DataError(f"forest: {error}") from None
 
@@ -81,7 +77,7 @@ def _node_document(node: Node) -> Any:
             return {"feature": feature, "cut": cut} | children
         case BankNode(condition, subtree):
             return {
-                "side": condition.side.name.lower(),
+                "side": condition.side,
                 "sets": [list(one_set) for one_set in condition.sets],
                 "subtree": _node_document(subtree),
             }
@@ -97,10 +93,10 @@ def _node(document: Any, where: str, depth: int) -> Node:
         case {"feature": int(feature), "cut": float(cut), "below": below, "above": above}:
             children = (_node(below, where, depth + 1), _node(above, where, depth + 1))
             return Split(feature, cut, *children)
-        case {"side": str(side), "sets": [*sets], "subtree": subtree} if (
-            side.upper() in Side.__members__ and all(map(_is_atom_list, sets))
-        ):
-            condition = BankCondition(Side[side.upper()], tuple(tuple(atoms) for atoms in sets))
+        case {"side": int(side), "sets": [*sets], "subtree": subtree} if not isinstance(
+            side, bool
+        ) and all(map(_is_atom_list, sets)):
+            condition = BankCondition(side, tuple(tuple(atoms) for atoms in sets))
             return BankNode(condition, _node(subtree, where, depth + 1))
     raise DataError(f"forest: {where} has a node that is neither leaf, split nor bank node")
 
@@ -110,13 +106,6 @@ def _sizes(document: dict[Any, Any]) -> PublicSizes:
     if set(document) != expected or not all(map(_is_int, document.values())):
         raise DataError("forest: 'sizes' does not hold the public sizes")
     return PublicSizes(**document)
-
-
-def _family(document: Any) -> AtomFamily:
-    match document:
-        case [str(name), [*atoms]] if all(isinstance(atom, str) for atom in atoms):
-            return AtomFamily(name, tuple(atoms))
-    raise DataError("forest: an atom family is a name and a list of atoms")
 
 
 def _is_int(value: Any) -> bool:

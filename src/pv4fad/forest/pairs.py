@@ -25,7 +25,6 @@ from pydantic import Field, model_validator
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.forest.structure import Forest
-from pv4fad.forest.tree import Side
 from pv4fad.privacy.bound import keep_within_bound
 from pv4fad.validated import ValidatedModel
 
@@ -64,7 +63,7 @@ def undersampling_rates(
 class AccountIndex:
     """Who stands on each side of each transaction.
 
-    `key_of` (n_transactions, 2) numbers the distinct (bank, id) keys, one column per `Side`;
+    `key_of` (n_transactions, n_sides) numbers the distinct (bank, id) keys;
     `bare_of` (n_keys,) numbers the distinct bare ids; `tree_of` (n_bare,) is their tree.
     """
 
@@ -73,7 +72,7 @@ class AccountIndex:
     tree_of: NDArray[np.int64] = field(repr=False)
 
     def __post_init__(self) -> None:
-        if self.key_of.ndim != 2 or self.key_of.shape[1] != len(Side):
+        if self.key_of.ndim != 2:
             raise DataError("key_of needs one column per side of a transaction")
         for name, values, limit in (
             ("key_of", self.key_of, len(self.bare_of)),
@@ -124,6 +123,8 @@ def choose_pairs(
     check_labels(codes, labels)
     if accounts.tree_of.max(initial=0) >= forest.sizes.n_trees:
         raise ParameterError("an account teaches a tree that the forest does not have")
+    if accounts.key_of.shape[1] != forest.sizes.n_sides:
+        raise DataError(f"accounts of {accounts.key_of.shape[1]} sides for {forest.sizes.n_sides}")
     candidates = _candidates(forest, codes, labels, accounts, config.class_weights)
     if config.label0_rates is not None:
         rates = check_rates(forest, config.label0_rates)
@@ -144,7 +145,7 @@ def _candidates(
     """All pairs that reach a group of their account's tree on the tested side."""
     signed = np.array([-class_weights[0], class_weights[1]], np.int64)[labels]
     sides = []
-    for side in Side:
+    for side in range(accounts.key_of.shape[1]):
         key = accounts.key_of[:, side]
         group = codes[np.arange(len(codes)), accounts.tree_of[accounts.bare_of[key]]]
         # A green leaf is negative and would read the side of some group: exclude it first.

@@ -140,15 +140,14 @@ def build_forest(
     """A forest of `config.sizes`.  The data only decides the values of cuts."""
     if not feature_names or len(feature_names) != features.shape[1]:
         raise ParameterError(f"{len(feature_names)} names for {features.shape[1]} features")
-    shape, schema = config.shape, config.atom_schema
+    shape = config.shape
     tested = _tested_features(shape.features, feature_names)
     cut_points = CutPoints(features)
-    conditions = [condition.resolve(schema) for condition in shape.conditions]
     # Every tree has its own generator, so that tree t is the same in a larger forest.
     trees = tuple(
         random_tree(
             shape.height,
-            conditions,
+            shape.conditions,
             config.sizes.groups_per_tree,
             cut_points,
             features=tested,
@@ -156,7 +155,7 @@ def build_forest(
         )
         for rng in np.random.default_rng(seed).spawn(config.n_trees)
     )
-    return Forest(trees, tuple(feature_names), schema, config.sizes)
+    return Forest(trees, tuple(feature_names), config.sizes)
 
 
 def _tested_features(

@@ -19,13 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import ParameterError
-from pv4fad.forest.atoms import AtomSchema, AtomSet
+from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.tree import (
     BankCondition,
     BankNode,
     Node,
     RoutingTable,
-    Side,
     Split,
     conditions_of_groups,
     count_groups,
@@ -33,6 +32,7 @@ from pv4fad.forest.tree import (
     route,
     routing_table,
 )
+from pv4fad.schema import MOST_CLASSES
 
 MAX_HEIGHT = 16
 
@@ -42,7 +42,7 @@ class Group:
     """The red leaves below one bank node that share a PNS path."""
 
     tree: int
-    side: Side
+    side: int
     sets: tuple[AtomSet, ...]
 
 
@@ -55,13 +55,14 @@ class PublicSizes:
     n_sets: int
     n_distinct_sets: int
     n_atoms: int
+    n_sides: int = 2
 
     def __post_init__(self) -> None:
-        for name in ("n_trees", "groups_per_tree", "n_atoms"):
+        for name in ("n_trees", "groups_per_tree", "n_atoms", "n_sides"):
             if getattr(self, name) < 1:
                 raise ParameterError(f"{name} must be at least 1")
-        if self.n_sets not in (1, 2, 3):
-            raise ParameterError("n_sets must be 1, 2 or 3")
+        if not 1 <= self.n_sets <= MOST_CLASSES:
+            raise ParameterError(f"n_sets must be from 1 to {MOST_CLASSES}")
         if self.n_distinct_sets < self.n_sets:
             raise ParameterError("n_distinct_sets must be at least n_sets")
 
@@ -89,14 +90,11 @@ class Forest:
 
     trees: tuple[Node, ...]
     feature_names: tuple[str, ...]
-    schema: AtomSchema
     sizes: PublicSizes
 
     def __post_init__(self) -> None:
         if len(self.trees) != self.sizes.n_trees:
             raise ParameterError(f"{len(self.trees)} trees, but n_trees is {self.sizes.n_trees}")
-        if self.schema.n_atoms != self.sizes.n_atoms:
-            raise ParameterError("n_atoms does not match the atom schema")
         for index, tree in enumerate(self.trees):
             self._check(tree, f"tree {index}", below_bank=False, depth=0)
             n_groups = count_groups(tree)
@@ -134,11 +132,11 @@ class Forest:
                 f"{where}: a bank condition with {len(condition.sets)} sets; "
                 f"every one must have n_sets = {self.sizes.n_sets}"
             )
-        atoms = list(chain.from_iterable(condition.sets))
-        if not all(0 <= atom < self.schema.n_atoms for atom in atoms):
-            raise ParameterError(f"{where}: an atom outside 0..{self.schema.n_atoms - 1}")
-        if len({self.schema.family_of[atom] for atom in atoms}) > 1:
-            raise ParameterError(f"{where}: a bank condition mixes atoms of several families")
+        n_atoms, n_sides = self.sizes.n_atoms, self.sizes.n_sides
+        if not all(0 <= atom < n_atoms for atom in chain.from_iterable(condition.sets)):
+            raise ParameterError(f"{where}: an atom outside 0..{n_atoms - 1}")
+        if not 0 <= condition.side < n_sides:
+            raise ParameterError(f"{where}: a side outside 0..{n_sides - 1}")
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -146,7 +144,7 @@ class Forest:
         reachable = [list(conditions_of_groups(tree)) for tree in self.trees]
         # With a condition that is in use a dummy adds no distinct set.
         some_set = tuple((atom,) for atom in range(self.sizes.n_sets))
-        filler = next(chain.from_iterable(reachable), BankCondition(Side.ORDERING, some_set))
+        filler = next(chain.from_iterable(reachable), BankCondition(0, some_set))
         return tuple(
             Group(tree, condition.side, condition.sets)
             for tree, conditions in enumerate(reachable)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import chain
 
 import numpy as np
@@ -29,18 +28,11 @@ from pv4fad.forest.atoms import AtomSet
 _CHUNK = 1 << 15  # transactions at a time: what a level touches stays in the processor's cache
 
 
-class Side(IntEnum):
-    """Which account of a transaction; also the column in arrays with one column per side."""
-
-    ORDERING = 0
-    BENEFICIARY = 1
-
-
 @dataclass(frozen=True)
 class BankCondition:
-    """A side and disjoint sets of atoms of one family; whatever is in no set goes to the rest."""
+    """A side of the row, by number, and disjoint sets of atoms; what is in no set is the rest."""
 
-    side: Side
+    side: int
     sets: tuple[AtomSet, ...]
 
     def __post_init__(self) -> None:

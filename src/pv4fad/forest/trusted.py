@@ -22,11 +22,11 @@ class Votes:
     """Votes for label 1 that each transaction gets, by where they come from."""
 
     green: NDArray[np.int64]
-    sides: NDArray[np.int64]  # (n_transactions, 2)
+    sides: NDArray[np.int64]  # (n_transactions, n_sides)
 
     @property
     def total(self) -> NDArray[np.int64]:
-        return self.green + self.sides[:, 0] + self.sides[:, 1]
+        return np.asarray(self.green + self.sides.sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class TrueDecisions:
 class TrustedThirdParty:
     """Knows the forest and the joined records.
 
-    `atoms` (n_keys, n_families): the atoms of the record that an account key finds at its bank,
-    -1 where it finds none.
+    `atoms` (n_keys,): the atom of the record that an account key finds at its bank, -1 where it
+    finds none.
     """
 
     forest: Forest
@@ -98,7 +98,7 @@ class TrustedThirdParty:
         green_labels: NDArray[np.int8],
     ) -> Votes:
         """Every tree casts one vote: that of the leaf which the transaction reaches in it."""
-        votes = Votes(np.zeros(len(codes), np.int64), np.zeros((len(codes), 2), np.int64))
+        votes = Votes(np.zeros(len(codes), np.int64), np.zeros(key_of.shape, np.int64))
         for code in codes.T:
             green, red = np.flatnonzero(code < 0), np.flatnonzero(code >= 0)
             votes.green[green] += green_labels[-1 - code[green]]
@@ -114,8 +114,8 @@ class TrustedThirdParty:
         red_labels: NDArray[np.int8],
         green_labels: NDArray[np.int8],
     ) -> TrueDecisions:
-        """A payment alerts if it gets a majority with both accounts ordinary, or with the true
-        record of either account and the other ordinary.  Ordinary: the first atom."""
+        """A payment alerts if it gets a majority with all accounts ordinary, or with the true
+        record of one account and the others ordinary.  Ordinary: the first atom."""
         true = self.votes(codes, key_of, red_labels, green_labels)
         ordinary = TrustedThirdParty(self.forest, np.zeros_like(self.atoms[:1]))
         usual = ordinary.votes(codes, np.zeros_like(key_of), red_labels, green_labels)
@@ -128,10 +128,9 @@ class TrustedThirdParty:
         """The branch that an account takes in a group: the number of its set, or of the rest."""
         n_sets = self.forest.sizes.n_sets
         branch = np.full(len(group), n_sets, np.int64)
-        for family in range(self.atoms.shape[1]):
-            atom = self.atoms[key, family]
-            for index in range(n_sets):
-                branch[self._in_set[group, index, atom]] = index
+        atom = self.atoms[key]
+        for index in range(n_sets):
+            branch[self._in_set[group, index, atom]] = index
         return branch
 
     @cached_property

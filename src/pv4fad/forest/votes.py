@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.forest.structure import Forest
-from pv4fad.forest.tree import Side
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Predictions:
     confidence: NDArray[np.float64]
 
 
-def reached_groups(forest: Forest, codes: NDArray[np.int32], side: Side) -> NDArray[np.int32]:
+def reached_groups(forest: Forest, codes: NDArray[np.int32], side: int) -> NDArray[np.int32]:
     """(n, n_trees): the group that each tree sends this side to, -1 where it asks no bank for it.
 
     At most one group per tree, so a row has no group twice.

@@ -142,18 +142,18 @@ class Scoring:
         key_of: NDArray[np.int64],
         layers: int,
     ) -> NDArray[np.int64]:
-        """The vote total of each side of each transaction, (transactions, 2).
+        """The vote total of each side of each transaction, (transactions, sides).
 
         The results stay with the payment network until `finish`.
         """
         job = self._under_way()
         starts = range(0, len(codes), job.batch_size)
-        parts = [np.zeros((0, 2), np.int64)]
+        parts = [np.zeros((0, key_of.shape[1]), np.int64)]
         for number, start in enumerate(starts):
             rows = slice(start, start + job.batch_size)
             used, numbers = np.unique(key_of[rows], return_inverse=True)
             asked = [keys[key] for key in used]
-            data = ScoringInput(codes[rows], asked, numbers.reshape(-1, 2), layers)
+            data = ScoringInput(codes[rows], asked, numbers.reshape(-1, key_of.shape[1]), layers)
             votes = self._notes.answers(number)
             if votes is None:
                 job = self._ask_batch(data, job, number, n_left=len(starts) - number)

@@ -17,33 +17,26 @@ from numpy.typing import NDArray
 from pv4fad.detection.local_model import LocalModel, local_reasons, usual_values
 from pv4fad.detection.local_scale import honest_sample
 from pv4fad.errors import ParameterError
-from pv4fad.evidence.cells import N_CELLS, CountedAccounts, TrainingPayments
-from pv4fad.evidence.classes import ABSENT, Absent, counted_sets, provided_classes
+from pv4fad.evidence.cells import CountedAccounts, TrainingPayments
+from pv4fad.evidence.classes import counted_sets, n_kinds_of, provided_kinds
 from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.evidence.model import EvidenceModel
 from pv4fad.evidence.noise import CountNoise
 from pv4fad.evidence.questions import Questions, complete
 from pv4fad.forest.pairs import GroupCounts
-from pv4fad.forest.tree import Side
-from pv4fad.lead.payments import (
-    NewPayments,
-    account_index,
-    first_payments,
-    inside_federation,
-    tables_of,
-)
+from pv4fad.lead.rows import LeadData, NewRows, inside_federation
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.payments.features import FeatureTable
-from pv4fad.payments.routing import route
-from pv4fad.payments.schema import LABEL
 from pv4fad.protocol.count.state import ReleasedCounts
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.run.predictions import BANKS_RECORD, prediction_table
 from pv4fad.run.scoring_record import Learned
+from pv4fad.schema import Absent
 from pv4fad.store.records import Record, Records, stored
 from pv4fad.store.store import Store
+from pv4fad.tables.features import FeatureTable
+from pv4fad.tables.sides import first_dealings
 
 
 @dataclass(frozen=True)
@@ -107,6 +100,7 @@ class OwnModel:
             noise_of(parameters),
             sets=parameters.counted,
             absent=parameters.absent,
+            n_kinds=n_kinds_of(parameters.sizes.n_atoms, parameters.absent),
             order=order,
         )
 
@@ -140,34 +134,34 @@ class PreparedEvidence:
     """The payment network's side of a run of the default model."""
 
     training: TrainingInput = field(repr=False)
-    keys: pl.DataFrame = field(repr=False)  # Bank, Account: row k is account key k
+    keys: pl.DataFrame = field(repr=False)  # Holder, Id: row k is account key k
     counted: CountedAccounts = field(repr=False)
     own: OwnModel = field(repr=False)
 
 
 def prepare_evidence(
-    transactions: pl.DataFrame,
-    directory: Mapping[str, str],
+    data: LeadData,
     settings: TrainingSettings,
     seed: int,
     features: FeatureTable,
 ) -> PreparedEvidence:
     """The local model, and which account counts in which cell."""
-    labels = transactions[LABEL].to_numpy().astype(np.int8)
-    keys, accounts = account_index(route(transactions), 1)
+    schema, rows, labels = data.schema, data.rows, data.labels
+    keys, accounts = data.index(1)
     local = fit_local_model(features, labels, seed)
-    sample = honest_sample(features, labels, accounts.key_of[:, Side.BENEFICIARY], seed)
+    sample = honest_sample(features, labels, accounts.key_of[:, -1], seed)
     payments = TrainingPayments(
         accounts,
         labels,
-        first_payments(transactions).to_numpy(),
-        transactions["Timestamp"].cast(pl.Int64).to_numpy(),
-        inside_federation(keys, directory),
+        first_dealings(schema, rows),
+        rows[schema.rows.time].cast(pl.Int64).to_numpy(),
+        inside_federation(keys, data.directory),
     )
     knowledge, counted = Knowledge.of(payments, sample, seed)
     usual = usual_values(features.values)
-    sets = counted_sets(settings.sets, settings.absent)
-    training = TrainingInput(cell_counts(counted), (sets,) * N_CELLS, tables_of(keys, directory, 1))
+    sets = counted_sets(settings.sets, settings.absent, len(schema.record.kind_names))
+    tables = data.tables(keys, 1)
+    training = TrainingInput(cell_counts(counted), (sets,) * counted.n_cells, tables)
     return PreparedEvidence(training, keys, counted, OwnModel(local, usual, knowledge))
 
 
@@ -180,7 +174,7 @@ def fit_local_model(features: FeatureTable, labels: NDArray[np.int8], seed: int)
 def cell_counts(counted: CountedAccounts) -> GroupCounts:
     """Each account that counts, once, in its cell."""
     order = np.lexsort((counted.key, counted.cell))
-    start = np.searchsorted(counted.cell[order], np.arange(N_CELLS + 1))
+    start = np.searchsorted(counted.cell[order], np.arange(counted.n_cells + 1))
     ones = np.ones(len(order), np.int64)
     return GroupCounts(start, counted.key[order], ones, counted.kept)
 
@@ -195,7 +189,8 @@ class EvidenceJudge:
     own: OwnModel = field(repr=False)
     model: EvidenceModel = field(repr=False)
     absent: Absent
-    payments: NewPayments = field(repr=False)
+    n_kinds: int
+    payments: NewRows = field(repr=False)
     directory: Mapping[str, str] = field(repr=False)
     alert_share: float
 
@@ -204,12 +199,13 @@ class EvidenceJudge:
 
     @property
     def sets(self) -> tuple[AskedSet, ...]:
-        provided = provided_classes(self.absent)
+        provided = provided_kinds(self.absent, self.n_kinds)
         return tuple(
             AskedSet(
-                tuple(provided.index(name) for name in classes if name != ABSENT), ABSENT in classes
+                tuple(provided.index(kind) for kind in kinds if kind in provided),
+                absent=self.n_kinds + 1 in kinds,
             )
-            for classes in self.model.kinds
+            for kinds in self.model.kinds
         )
 
     def begin(self, known: NDArray[np.int8]) -> None:
@@ -224,7 +220,7 @@ class EvidenceJudge:
     def table(self) -> pl.DataFrame:
         found = self._questions.outcome()
         return prediction_table(
-            self.payments.message_ids,
+            self.payments.ids,
             score=found.score,
             alert=found.alert,
             level=found.level,

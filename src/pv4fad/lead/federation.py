@@ -75,7 +75,7 @@ class LedFederation(ABC):
     def score(
         self, run_id: str, data: ScoringInput, observer: Observer | None = None
     ) -> NDArray[np.int64]:
-        """The vote total of each side of each transaction, (transactions, 2)."""
+        """The vote total of each side of each transaction, (transactions, sides)."""
         batch, queries = self.payment_network.score(run_id, data)
         self.deliver(queries, observer)
         votes = self.payment_network.votes(run_id, batch)

@@ -1,10 +1,10 @@
 """Train, score and refresh from Python, with data frames: all parties in this process.
 
-    model = train(transactions, accounts, TrainingSettings(epsilon="1.0"))
-    found = model.score(new_transactions)
-    model.refresh(changed_accounts)
+    model = train(schema, rows, records, TrainingSettings(epsilon="1.0"))
+    found = model.score(new_rows)
+    model.refresh(changed_records)
 
-Frames have the types that the loaders give them (`pv4fad.payments.schema`).  Stores are in memory
+Frames have the types that the loaders give them (`lead.data`).  Stores are in memory
 and end with the process; `on_disk` keeps runs in folders.
 """
 
@@ -20,38 +20,41 @@ from pv4fad.errors import DataError
 from pv4fad.lead import refresh as refreshing
 from pv4fad.lead import score as scoring
 from pv4fad.lead import train as training
-from pv4fad.lead.bank_files import all_records, bank_directory, bank_records
+from pv4fad.lead.data import all_records, bank_directory, bank_records
 from pv4fad.lead.federation import Federation
-from pv4fad.lead.payments import new_payments
 from pv4fad.lead.prepare import prepare_run
+from pv4fad.lead.rows import LeadData, new_rows
 from pv4fad.lead.score import How, Scored
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.simulate import memory_stores, simulate
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.run.document import RunDocument
 from pv4fad.run.meter import Meter
+from pv4fad.schema import Schema
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool
 
 
 def train(
-    transactions: pl.DataFrame,
-    accounts: Mapping[str, pl.DataFrame],
+    schema: Schema,
+    rows: pl.DataFrame,
+    records: Mapping[str, pl.DataFrame],
     settings: TrainingSettings,
     *,
     workers: int = 0,
 ) -> Model:
-    """Train on the payment network's labelled transactions and each bank's accounts.
+    """Train on the lead's labelled rows and each bank's records.
 
     `workers`: processes besides this one.  With any, a script needs `if __name__ == "__main__":`
     around what it does, and the model is best used in a `with` block, which ends them.
     """
     meter = Meter()
-    sizes = {bank: frame.height for bank, frame in accounts.items()}
-    new = prepare_run(transactions, bank_directory(accounts), sizes, settings)
-    stores, pool = memory_stores(accounts), WorkerPool(workers)
+    sizes = {bank: frame.height for bank, frame in records.items()}
+    directory = bank_directory(records)
+    new = prepare_run(LeadData(schema, rows, directory), sizes, settings)
+    stores, pool = memory_stores(records), WorkerPool(workers)
     federation = simulate(
-        all_records(accounts, new.parameters.atoms),
+        all_records(schema, records),
         pool,
         stores=stores,
         first_limit=settings.exact_epsilon,
@@ -62,7 +65,7 @@ def train(
     except BaseException:
         pool.close()
         raise
-    return Model(document, stores, federation, pool, transactions, bank_directory(accounts))
+    return Model(document, stores, federation, pool, rows, directory)
 
 
 @dataclass(repr=False)
@@ -82,24 +85,28 @@ class Model:
     def parameters(self) -> RunParameters:
         return self.document.parameters
 
-    def score(self, transactions: pl.DataFrame, how: How | None = None) -> Scored:
-        """A prediction for each transaction, in order, and what was learnt on the way.
+    @property
+    def schema(self) -> Schema:
+        return self.document.data_schema
 
-        Features continue from the transactions that the model was trained on.
+    def score(self, rows: pl.DataFrame, how: How | None = None) -> Scored:
+        """A prediction for each row, in order, and what was learnt on the way.
+
+        Features continue from the rows that the model was trained on.
         """
         meter, how = Meter(), How() if how is None else how
-        payments = new_payments(transactions, self._history)
+        payments = new_rows(self.schema, rows, self._history)
         return scoring.score(
             self._federation, self.parameters, payments, self._directory, how=how, meter=meter
         )
 
-    def refresh(self, accounts: Mapping[str, pl.DataFrame]) -> None:
+    def refresh(self, records: Mapping[str, pl.DataFrame]) -> None:
         """The banks' records have changed: match all accounts again, with new keys."""
-        if set(accounts) != set(self.parameters.banks):
-            raise DataError(f"give the accounts of {', '.join(self.parameters.banks)}")
+        if set(records) != set(self.parameters.banks):
+            raise DataError(f"give the records of {', '.join(self.parameters.banks)}")
         for bank in self._federation.banks:
-            bank.replace_records(bank_records(accounts[bank.name], self.parameters.atoms))
-        self._directory = bank_directory(accounts)
+            bank.replace_records(bank_records(self.schema, records[bank.name]))
+        self._directory = bank_directory(records)
         refreshing.refresh(self._federation, self.parameters, self._directory, Meter())
 
     def __enter__(self) -> Self:

@@ -19,8 +19,9 @@ from pv4fad.errors import ParameterError, StoreError
 from pv4fad.files import require_new_file
 from pv4fad.lead import refresh as refreshing
 from pv4fad.lead import train as training
-from pv4fad.lead.bank_files import all_records, bank_directory, load_banks, load_split
+from pv4fad.lead.data import all_records, bank_directory, load_holders, load_split
 from pv4fad.lead.prepare import TrainingRecord, prepare_run, read_training_record
+from pv4fad.lead.rows import LeadData
 from pv4fad.lead.score import How, Scored, score_files
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.simulate import Site
@@ -30,15 +31,18 @@ from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import Meter, PhaseCost, Report
+from pv4fad.schema import Schema
 from pv4fad.store.file import holds_store
 from pv4fad.store.sealing import Passphrase
 
 
 def train(
+    schema: Schema,
     split: Path,
     folder: RunFolder,
     settings: TrainingSettings,
     site: Site,
+    *,
     report: Report = lambda _: None,
 ) -> RunDocument:
     """Train on a split folder of the challenge layout; the run folder must be new.
@@ -52,11 +56,11 @@ def train(
     ):
         folder.require_new()
     meter = Meter(report)
-    tables = load_split(split)
-    accounts = {bank: table.frame for bank, table in tables.accounts.items()}
-    sizes = {bank: frame.height for bank, frame in accounts.items()}
-    new = prepare_run(tables.transactions.frame, bank_directory(accounts), sizes, settings)
-    records, honest_banks = all_records(accounts, new.parameters.atoms), new.parameters.honest_banks
+    data = load_split(schema, split)
+    sizes = {bank: frame.height for bank, frame in data.records.items()}
+    lead = LeadData(schema, data.rows, bank_directory(data.records))
+    new = prepare_run(lead, sizes, settings)
+    records, honest_banks = all_records(schema, data.records), new.parameters.honest_banks
     document = training.new_document(new, meter)
     if folder.read() != before:
         raise StoreError(f"another process has begun a run in {folder.path} meanwhile")
@@ -83,7 +87,8 @@ def resume(
     _require_same_settings(private.settings, given)
     meter, parameters = training.resumed_meter(document, report), document.parameters
     # The payment network has everything in its store; the banks read their files again.
-    records = all_records(load_banks(split, parameters.banks), parameters.atoms)
+    schema = document.data_schema
+    records = all_records(schema, load_holders(schema, split, parameters.banks))
     honest_banks = parameters.honest_banks
     with site.open(folder, records, create=True, honest_banks=honest_banks) as federation:
         return training.resume(federation, document, meter, folder.write)
@@ -99,11 +104,12 @@ def score(
     report: Report = lambda _: None,
 ) -> Scored:
     """Score the second split; the first must be the one that the run was trained on."""
-    parameters = folder.require_finished().parameters
+    document = folder.require_finished()
+    parameters, schema = document.parameters, document.data_schema
     require_new_file(out)
     meter, (known, new) = Meter(report), splits
-    accounts = load_banks(new, parameters.banks)
-    records, directory = all_records(accounts, parameters.atoms), bank_directory(accounts)
+    accounts = load_holders(schema, new, parameters.banks)
+    records, directory = all_records(schema, accounts), bank_directory(accounts)
     files = (read_partition(known).transactions, read_partition(new).transactions)
     with site.open(folder, records) as federation:
         return score_files(federation, parameters, files, directory, out, how=how, meter=meter)
@@ -113,10 +119,11 @@ def refresh(
     split: Path, folder: RunFolder, site: Site, report: Report = lambda _: None
 ) -> tuple[PhaseCost, ...]:
     """Match all accounts of a run again, with the account files in `split`; returns the costs."""
-    parameters = folder.require_finished().parameters
+    document = folder.require_finished()
+    parameters, schema = document.parameters, document.data_schema
     meter = Meter(report)
-    accounts = load_banks(split, parameters.banks)
-    records, directory = all_records(accounts, parameters.atoms), bank_directory(accounts)
+    accounts = load_holders(schema, split, parameters.banks)
+    records, directory = all_records(schema, accounts), bank_directory(accounts)
     with site.open(folder, records) as federation:
         refreshing.refresh(federation, parameters, directory, meter)
     return meter.phases

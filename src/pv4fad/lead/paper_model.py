@@ -1,12 +1,12 @@
 """The paper's model at the payment network: random decision trees.
 
-decisions    labels are released: rounds of questions about sets of flags
+decisions    labels are released: rounds of questions about sets of classes
 votes        labels are sealed: a vote total per side of a payment
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,18 +20,17 @@ from pv4fad.forest.pairs import KeptPairs, choose_pairs, green_labels, group_cou
 from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.reasons import reasons
 from pv4fad.forest.votes import green_votes, predictions
-from pv4fad.lead.payments import NewPayments, account_index, tables_of
+from pv4fad.lead.rows import LeadData, NewRows
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.payments.features import FeatureTable
-from pv4fad.payments.routing import route
-from pv4fad.payments.schema import LABEL
 from pv4fad.protocol.propose.inputs import TrainingInput, Trees
 from pv4fad.protocol.propose.state import StoredTrees
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.run.predictions import BANKS_RECORD, prediction_table
 from pv4fad.run.scoring_record import Learned
+from pv4fad.schema import Schema
 from pv4fad.store.records import stored
 from pv4fad.store.store import Store
+from pv4fad.tables.features import FeatureTable
 
 _MOST_ROUNDS = 7
 
@@ -49,16 +48,15 @@ class PreparedTrees:
 
 
 def prepare_trees(
-    transactions: pl.DataFrame,
-    directory: Mapping[str, str],
+    data: LeadData,
     settings: TrainingSettings,
     seed: int,
     features: FeatureTable,
 ) -> PreparedTrees:
     """The forest of the paper's model, and what its leaves count."""
-    labels = transactions[LABEL].to_numpy().astype(np.int8)
-    keys, accounts = account_index(route(transactions), settings.trees)
-    config, counting = settings.forest_config(), settings.count_config(labels)
+    labels = data.labels
+    keys, accounts = data.index(settings.trees)
+    config, counting = settings.forest_config(data.schema), settings.count_config(labels)
     forest = build_forest(config, features.names, features.values, seed)
     codes = forest.route(features.values)
     # Of its own: the draws of the forest must not depend on how many accounts there are.
@@ -69,7 +67,7 @@ def prepare_trees(
     training = TrainingInput(
         group_counts(forest, pairs, accounts.n_keys),
         tuple(group.sets for group in forest.groups),
-        tables_of(keys, directory, config.n_trees),
+        data.tables(keys, config.n_trees),
         trees,
     )
     return PreparedTrees(training, keys, trees, codes, labels, pairs)
@@ -86,8 +84,8 @@ class DecisionJudge:
 
     trees: Trees = field(repr=False)
     red_labels: NDArray[np.int8] = field(repr=False)  # (groups, sets + 1)
-    payments: NewPayments = field(repr=False)
-    askable: NDArray[np.bool_] = field(repr=False)  # (payments, 2)
+    payments: NewRows = field(repr=False)
+    askable: NDArray[np.bool_] = field(repr=False)  # (payments, sides)
 
     def __post_init__(self) -> None:
         forest = self.trees.forest
@@ -107,7 +105,7 @@ class DecisionJudge:
         n_rounds = 2 ** len(others) - 1
         if n_rounds > _MOST_ROUNDS:
             raise ParameterError(
-                f"scoring by decisions: {len(others) + 1} classes of flags need {n_rounds} rounds,"
+                f"scoring by decisions: {len(others) + 1} classes need {n_rounds} rounds,"
                 f" more than {_MOST_ROUNDS}; score by votes"
             )
         return tuple(_union(others, mask) for mask in range(1, n_rounds + 1))
@@ -132,7 +130,7 @@ class DecisionJudge:
             for one, bank in zip(reasons(self.trees.forest, self._codes), by_bank, strict=True)
         ]
         return prediction_table(
-            self.payments.message_ids,
+            self.payments.ids,
             score=(alert + share) / 2,
             alert=alert,
             level=alert.astype(np.int8),
@@ -163,22 +161,28 @@ def _union(classes: Sequence[tuple[tuple[int, ...], bool]], mask: int) -> AskedS
     return AskedSet(tuple(atoms), any(absent for _, absent in chosen))
 
 
-VOTES = ("GreenVotes", "OrderingVotes", "BeneficiaryVotes")
+def vote_columns(schema: Schema) -> tuple[str, ...]:
+    """Of the paper's output: votes of green leaves, and of each side."""
+    return ("GreenVotes", *(f"{name.capitalize()}Votes" for name in schema.side_names))
 
 
 def vote_table(
-    payments: NewPayments, trees: Trees, codes: NDArray[np.int32], sides: NDArray[np.int64]
+    schema: Schema,
+    payments: NewRows,
+    trees: Trees,
+    codes: NDArray[np.int32],
+    sides: NDArray[np.int64],
 ) -> pl.DataFrame:
     """The paper's output: share of votes, majority, confidence; and the votes themselves."""
     green = green_votes(codes, trees.green_labels)
     found = predictions(green + sides.sum(axis=1), trees.forest.sizes.n_trees)
     return pl.DataFrame(
         {
-            "MessageId": payments.message_ids,
+            schema.rows.id: payments.ids,
             "Score": found.score,
             "Label": found.label,
             "Confidence": found.confidence,
-            **dict(zip(VOTES, (green, *sides.T), strict=True)),
+            **dict(zip(vote_columns(schema), (green, *sides.T), strict=True)),
             "Reasons": reasons(trees.forest, codes),
         }
     )

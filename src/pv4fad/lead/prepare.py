@@ -1,7 +1,7 @@
 """Prepare a run: from the payment network's data and settings to what it proposes to the banks.
 
-All that the payment network needs of a bank is public in the federation: which BICs it keeps
-accounts for, and how many accounts it declares.  What a bank brings is in `bank_files`.
+All that the payment network needs of a bank is public in the federation: which names rows call it
+by, and how many accounts it declares.  What a bank brings is in `data`.
 
 The run carries a commitment to what is counted: public in run.json, opened by the payment network's
 nonce.  Who is later given the payment network's data and nonce can check that these accounts,
@@ -15,22 +15,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import polars as pl
-
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.forest.forest_file import NONCE_BYTES, to_document
 from pv4fad.lead.evidence_model import OwnModel, PreparedEvidence, prepare_evidence
 from pv4fad.lead.paper_model import PreparedTrees, prepare_trees
-from pv4fad.lead.payments import fingerprint
+from pv4fad.lead.rows import LeadData, fingerprint
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.payments.features import FeatureTable, compute_features
-from pv4fad.payments.schema import LABEL
 from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
 from pv4fad.randomness import secret_bytes
+from pv4fad.schema import Schema
 from pv4fad.store.records import Record, Records, stored
 from pv4fad.store.store import Store
+from pv4fad.tables.features import FeatureTable, compute_features
 from pv4fad.validated import ValidatedModel
 
 _SEED_BYTES = 16
@@ -41,6 +39,7 @@ class TrainingRecord(ValidatedModel):
     """What the payment network keeps to itself, and needs to show later what it did."""
 
     settings: TrainingSettings
+    data_schema: Schema
     seed: int
     nonce: str
     """Hex; opens the commitment to what was counted."""
@@ -80,24 +79,21 @@ class NewRun:
 
 
 def prepare_run(
-    transactions: pl.DataFrame,
-    directory: Mapping[str, str],
+    data: LeadData,
     bank_accounts: Mapping[str, int],
     settings: TrainingSettings,
 ) -> NewRun:
-    """A new run on labelled transactions (TRANSACTION_SCHEMA).
-
-    `directory`: BIC → bank; `bank_accounts`: how many accounts each bank declares.
-    """
+    """A new run on labelled rows; `bank_accounts`: how many accounts each bank declares."""
     if not bank_accounts:
         raise DataError("the federation has no banks: a run needs at least one")
     seed = settings.seed
     if seed is None:
         seed = int.from_bytes(secret_bytes(_SEED_BYTES), "big")
-    prepared = prepare_payment_network(transactions, directory, settings, seed)
+    prepared = prepare_payment_network(data, settings, seed)
     parameters = run_parameters(
         prepared.training,
         bank_accounts,
+        data.schema,
         bound=settings.bound,
         epsilon=settings.exact_epsilon,
         noise=settings.noise_mode,
@@ -108,34 +104,34 @@ def prepare_run(
     )
     private = TrainingRecord(
         settings=settings,
+        data_schema=data.schema,
         seed=seed,
         nonce=secret_bytes(NONCE_BYTES).hex(),
-        transactions=fingerprint(transactions),
+        transactions=fingerprint(data.rows),
     )
     own = prepared.own if isinstance(prepared, PreparedEvidence) else None
     return NewRun(parameters, prepared.training, private, own)
 
 
 def prepare_payment_network(
-    transactions: pl.DataFrame,
-    directory: Mapping[str, str],
+    data: LeadData,
     settings: TrainingSettings,
     seed: int,
     features: FeatureTable | None = None,
 ) -> PreparedEvidence | PreparedTrees:
     """What the payment network counts, and its own part of the model.
 
-    `seed` governs structure and sampling, nothing else.  `features` of the transactions, if they
-    are known already.
+    `seed` governs structure and sampling, nothing else.  `features` of the rows, if they are
+    known already.
     """
-    if LABEL not in transactions.columns:
-        raise DataError(f"the transactions have no column {LABEL}: training needs labels")
-    if transactions.is_empty():
-        raise DataError("there are no transactions to train with")
-    features = compute_features(transactions) if features is None else features
-    if settings.model == "paper":
-        return prepare_trees(transactions, directory, settings, seed, features)
-    return prepare_evidence(transactions, directory, settings, seed, features)
+    label = data.schema.rows.label
+    if label not in data.rows.columns:
+        raise DataError(f"the rows have no column {label}: training needs labels")
+    if data.rows.is_empty():
+        raise DataError("there are no rows to train with")
+    features = compute_features(data.schema, data.rows) if features is None else features
+    prepare = prepare_trees if settings.model == "paper" else prepare_evidence
+    return prepare(data, settings, seed, features)
 
 
 def read_training_record(store: Store, run_id: str) -> TrainingRecord:

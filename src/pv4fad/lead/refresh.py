@@ -56,7 +56,7 @@ def drop_work_under_way(network: PaymentNetwork, run_id: str) -> None:
 
 
 class Matching:
-    """Matches of a trained run; `directory`: BIC → bank of the federation."""
+    """Matches of a trained run; `directory`: what rows call a bank → bank."""
 
     def __init__(
         self,

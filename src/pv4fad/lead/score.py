@@ -18,20 +18,15 @@ from pathlib import Path
 import polars as pl
 
 from pv4fad.errors import DataError, ParameterError
+from pv4fad.evidence.classes import n_kinds_of
 from pv4fad.lead.asking import Batching, Judge, Scoring
+from pv4fad.lead.data import load_rows
 from pv4fad.lead.evidence_model import EvidenceJudge, OwnModel, stored_evidence
 from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.paper_model import DecisionJudge, stored_trees, vote_table
-from pv4fad.lead.payments import (
-    KEY_SCHEMA,
-    NewPayments,
-    fingerprint,
-    inside_federation,
-    new_payments,
-)
 from pv4fad.lead.prepare import read_training_record
+from pv4fad.lead.rows import NewRows, fingerprint, new_rows
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.payments.loading import load_transactions
 from pv4fad.protocol.compare.state import Labels
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.run.meter import Meter
@@ -93,14 +88,14 @@ def score_files(
 def score(
     federation: LedFederation,
     parameters: RunParameters,
-    payments: NewPayments,
+    payments: NewRows,
     directory: Mapping[str, str],
     *,
     how: How,
     meter: Meter,
     keep: Callable[[Scored], object] = lambda _: None,
 ) -> Scored:
-    """Score payments; `directory`: BIC → bank of the federation.
+    """Score payments; `directory`: what rows call a bank → bank.
 
     `keep` stores the result; only after that does the payment network forget how far it was.
     """
@@ -150,7 +145,7 @@ def checked_share(wanted: float | None, settings: TrainingSettings) -> float | N
 def judge_of(
     store: Store,
     parameters: RunParameters,
-    payments: NewPayments,
+    payments: NewRows,
     directory: Mapping[str, str],
     alert_share: float | None,
 ) -> Judge | None:
@@ -159,22 +154,22 @@ def judge_of(
     if parameters.mode == "counts" and parameters.absent is not None and alert_share is not None:
         own = OwnModel.stored(store, run_id)
         model = stored_evidence(own, parameters, store)
-        return EvidenceJudge(own, model, parameters.absent, payments, directory, alert_share)
+        n_kinds = n_kinds_of(parameters.sizes.n_atoms, parameters.absent)
+        return EvidenceJudge(
+            own, model, parameters.absent, n_kinds, payments, directory, alert_share
+        )
     if parameters.mode == "released":
         labels = stored(store, run_id, Labels).labels
-        keys = pl.DataFrame(payments.keys, schema=KEY_SCHEMA, orient="row")
         return DecisionJudge(
             stored_trees(store, run_id),
             labels.reshape(parameters.sizes.n_groups, -1),
             payments,
-            inside_federation(keys, directory)[payments.key_of],
+            payments.askable(directory),
         )
     return None
 
 
-def _decide(
-    scoring: Scoring, payments: NewPayments, judge: Judge, share: float | None
-) -> pl.DataFrame:
+def _decide(scoring: Scoring, payments: NewRows, judge: Judge, share: float | None) -> pl.DataFrame:
     """Ask questions; the same payments with the same alert share carry on."""
     n_sets = len(judge.sets)
     scoring.begin(f"decisions {share} {payments.fingerprint}", payments.keys, n_sets=n_sets)
@@ -184,7 +179,7 @@ def _decide(
 
 
 def _vote(
-    scoring: Scoring, payments: NewPayments, store: Store, run_id: str, batching: Batching
+    scoring: Scoring, payments: NewRows, store: Store, run_id: str, batching: Batching
 ) -> pl.DataFrame:
     """Ask for vote totals; the same payments carry on, with the batches they began with."""
     trees = stored_trees(store, run_id)
@@ -192,18 +187,19 @@ def _vote(
     scoring.begin(f"votes {payments.fingerprint}", payments.keys, batch_size=batch_size)
     codes = trees.forest.route(payments.features.values)
     sides = scoring.votes(codes, payments.keys, payments.key_of, batching.layers)
-    return vote_table(payments, trees, codes, sides)
+    schema = read_training_record(store, run_id).data_schema
+    return vote_table(schema, payments, trees, codes, sides)
 
 
-def _load(
-    store: Store, run_id: str, known: Path, new: Path
-) -> tuple[NewPayments, pl.Series | None]:
+def _load(store: Store, run_id: str, known: Path, new: Path) -> tuple[NewRows, pl.Series | None]:
     """The new payments, and the order in which their predictions are wanted."""
-    transactions = load_transactions(new, labels_required=False).frame
-    order = required_order(new)
+    trained = read_training_record(store, run_id)
+    schema = trained.data_schema
+    rows = load_rows(schema, new, labels_required=False)
+    order = required_order(new, schema.rows.id)
     if order is not None:
-        require_order_fits(order, transactions["MessageId"], new)
-    history = load_transactions(known, labels_required=True).frame
-    if fingerprint(history) != read_training_record(store, run_id).transactions:
+        require_order_fits(order, rows[schema.rows.id], new)
+    history = load_rows(schema, known, labels_required=True)
+    if fingerprint(history) != trained.transactions:
         raise DataError(f"{known} does not hold the transactions that the run was trained on")
-    return new_payments(transactions, history), order
+    return new_rows(schema, rows, history), order

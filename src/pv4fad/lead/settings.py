@@ -18,17 +18,20 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from pv4fad.errors import ParameterError
-from pv4fad.evidence.classes import Absent, CountedSets
+from pv4fad.evidence.classes import CountedSets
 from pv4fad.forest import paper
 from pv4fad.forest.config import ForestConfig
 from pv4fad.forest.pairs import CountConfig
+from pv4fad.payments.schema import PAPER_CONDITIONS, PAPER_FEATURES
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon
 from pv4fad.protocol.parameters import Mode, NoiseMode
+from pv4fad.schema import Absent, Schema
 from pv4fad.validated import ValidatedModel
 
+_CONDITIONS = 10  # in the menu of the paper's trees, over all sides
 _OF_MODEL = {
     "evidence": ("sets", "absent", "alert_share"),
-    "paper": ("scoring", "bound", "trees", "height", "slots"),
+    "paper": ("scoring", "bound", "trees", "height"),
 }
 
 
@@ -65,8 +68,6 @@ class TrainingSettings(ValidatedModel):
     trees: int = Field(default=paper.TREES, ge=1, le=1024)
     height: int = Field(default=paper.HEIGHT, ge=1)
     """Tests on a path."""
-    slots: tuple[str, ...] = ()
-    """Private slots that the trees may ask about; each bank says what they mean to it."""
 
     @field_validator("epsilon", mode="before")
     @classmethod
@@ -93,11 +94,6 @@ class TrainingSettings(ValidatedModel):
             ]
             if wrong:
                 raise ParameterError(f"{wrong[0]} is an option of model {model} only")
-        if self.slots and self.scoring == "decisions":
-            raise ParameterError(
-                "slots: one bit cannot say what several private slots have to say together;"
-                " give scoring votes"
-            )
         return self
 
     @property
@@ -116,9 +112,17 @@ class TrainingSettings(ValidatedModel):
             return "counts"
         return "released" if self.scoring == "decisions" else "sealed"
 
-    def forest_config(self) -> ForestConfig:
+    def forest_config(self, schema: Schema) -> ForestConfig:
         """The forest; what others see of it follows from here and not from any data."""
-        return paper.paper_forest(self.trees, self.height, self.slots)
+        of_payments = schema.format == "payments"
+        even = (_CONDITIONS // schema.n_sides,) * schema.n_sides
+        return paper.paper_forest(
+            self.trees,
+            self.height,
+            n_atoms=len(schema.record.classes),
+            listed=PAPER_CONDITIONS if of_payments else even,
+            features=PAPER_FEATURES if of_payments else None,
+        )
 
     def count_config(self, labels: NDArray[np.int8]) -> CountConfig:
         """What the pairs of the forest count; `labels`: of the training payments."""

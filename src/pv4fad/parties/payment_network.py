@@ -205,7 +205,7 @@ class PaymentNetwork(Party):
             return bits(self._scored(tx, run_id, batch))
 
     def votes(self, run_id: str, batch: int) -> NDArray[np.int64]:
-        """The vote total of each side of each transaction of a batch, (transactions, 2)."""
+        """The vote total of each side of each transaction of a batch, (transactions, sides)."""
         with self.store.transaction() as tx:
             return votes(self._scored(tx, run_id, batch))
 

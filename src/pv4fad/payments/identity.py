@@ -2,7 +2,6 @@
 
     account id   all white space removed, the letters a-z upper-cased, nothing else changed
     BIC8         the same, then the first 8 characters of a valid BIC (8 or 11 characters)
-    key          BIC8|ID as UTF-8 bytes; a BIC8 has a fixed length, so the key is unambiguous
 
 The payment network and a bank must arrive at the same bytes, so each rule exists once as a
 function on `str` and once as a polars expression, tested equal.  Only ASCII letters change case:
@@ -17,8 +16,6 @@ import string
 import polars as pl
 
 from pv4fad.errors import DataError
-
-KEY_SEPARATOR = "|"
 
 # Unicode's White_Space property and the ASCII separators that Python's `str.split` also takes.
 # Spelled out, because `\s` means something else in Python's `re` than in polars' regex engine.
@@ -54,16 +51,3 @@ def canonical_bic8(text: str) -> str:
 def canonical_bic8_expr(text: pl.Expr) -> pl.Expr:
     """`canonical_bic8` for a String column; null where there is no valid BIC."""
     return canonical_account_expr(text).str.extract(_BIC_PATTERN, 1)
-
-
-def qualified_key(bic: str, account: str) -> bytes:
-    """The bytes `BIC8|ID` under which an account at a known bank is hashed."""
-    return f"{canonical_bic8(bic)}{KEY_SEPARATOR}{canonical_account(account)}".encode()
-
-
-def qualified_key_expr(bic: pl.Expr, account: pl.Expr) -> pl.Expr:
-    """`qualified_key` for two String columns, as Binary; null where either is null or no BIC."""
-    joined = pl.concat_str(
-        canonical_bic8_expr(bic), canonical_account_expr(account), separator=KEY_SEPARATOR
-    )
-    return joined.cast(pl.Binary)

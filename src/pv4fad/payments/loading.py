@@ -16,10 +16,13 @@ import polars as pl
 
 from pv4fad.errors import DataError
 from pv4fad.payments.challenge import read_partition
-from pv4fad.payments.parsing import Check
 from pv4fad.payments.schema import ACCOUNT_COLUMNS, LABEL, TRANSACTION_COLUMNS
-from pv4fad.payments.sheet import OnBadRows, read_sheet
-from pv4fad.payments.source import LoadReport
+from pv4fad.rules import Rules
+from pv4fad.schema import Schema
+from pv4fad.tables.classify import classify
+from pv4fad.tables.parsing import Check
+from pv4fad.tables.sheet import OnBadRows, read_sheet
+from pv4fad.tables.source import LoadReport
 
 ACCOUNT_KEY = ("Bank", "Account")
 
@@ -72,7 +75,7 @@ def load_accounts(
 ) -> AccountTable:
     """Load a bank's file, .csv or .parquet; listed twice with one flag, an account counts once.
 
-    `further_columns`: columns of the bank's own, for private slots; numbers, dates or text.
+    `further_columns`: columns of the bank's own, for its rules; numbers, dates or text.
     """
     sheet = read_sheet(path, ACCOUNT_COLUMNS, further=further_columns)
     flag = pl.col("Flags").to_physical()
@@ -96,28 +99,39 @@ def load_accounts(
     return AccountTable(frame, replace(report, n_repeated=listed.height - frame.height))
 
 
+def load_account_classes(path: Path, schema: Schema, rules: Rules | None = None) -> pl.DataFrame:
+    """A bank's accounts with the class that its rules, or those of the schema, give them.
+
+    Holder, Id, Class; the bank's other columns do not go on.
+    """
+    chosen = Rules(rules=schema.record.rules) if rules is None else rules
+    chosen.check_classes(schema.record.classes)
+    named = {column.name for column in ACCOUNT_COLUMNS}
+    own = [name for name in chosen.columns if name not in named]
+    frame = load_accounts(path, further_columns=own).frame
+    return frame.select(
+        Holder=pl.col("Bank").cast(pl.String),
+        Id="Account",
+        Class=classify(frame, chosen, schema.record.classes),
+    )
+
+
 def load_partition(
     folder: Path,
     *,
     on_bad_rows: OnBadRows = "raise",
     after_file: Callable[[], object] = lambda: None,
-    further_columns: Mapping[str, Sequence[str]] | None = None,
 ) -> PartitionTables:
     """Load a split folder of the challenge layout; only data in a `test` folder may lack labels.
 
     Every file is read even if one is bad, so that the error names all problems.
-    `further_columns`: for each bank the columns of its own that it needs.
     """
     partition = read_partition(folder)
     problems: list[str] = []
     accounts: dict[str, AccountTable] = {}
     for client, path in partition.accounts.items():
         try:
-            accounts[client] = load_accounts(
-                path,
-                on_bad_rows=on_bad_rows,
-                further_columns=(further_columns or {}).get(client, ()),
-            )
+            accounts[client] = load_accounts(path, on_bad_rows=on_bad_rows)
         except DataError as error:
             problems.append(str(error))
         after_file()
@@ -144,8 +158,8 @@ def _shared_banks(accounts: Mapping[str, AccountTable]) -> list[str]:
         for bic, n_accounts in table.frame.group_by("Bank").len().sort("Bank").iter_rows():
             if bic in owner:
                 problems.append(
-                    f"{table.report.path}: column Bank: BIC {bic}, accounts: {n_accounts:,}, "
-                    f"is also in {owner[bic].report.path}; a bank's accounts belong in one file"
+                    f"{table.report.source}: column Bank: BIC {bic}, accounts: {n_accounts:,}, "
+                    f"is also in {owner[bic].report.source}; a bank's accounts belong in one file"
                 )
             owner.setdefault(bic, table)
     return problems

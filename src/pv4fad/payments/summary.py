@@ -9,20 +9,8 @@ from datetime import datetime
 import polars as pl
 
 from pv4fad.payments.loading import ACCOUNT_KEY, PartitionTables
-from pv4fad.payments.routing import BENEFICIARY_BANK, ORDERING_BANK, route
-from pv4fad.payments.schema import ACCOUNT_SCHEMA, FLAG_CODES, LABEL
-
-_ROUTED_COLUMNS = (
-    "MessageId",
-    "Timestamp",
-    "UETR",
-    "Sender",
-    "Receiver",
-    "OrderingAccount",
-    "BeneficiaryAccount",
-)
-_ORDERING = (ORDERING_BANK, "OrderingAccount")
-_BENEFICIARY = (BENEFICIARY_BANK, "BeneficiaryAccount")
+from pv4fad.payments.schema import ACCOUNT_SCHEMA, FLAG_CODES, LABEL, SCHEMA
+from pv4fad.tables.sides import side_keys
 
 
 @dataclass(frozen=True)
@@ -65,7 +53,7 @@ def summarise(tables: PartitionTables) -> PartitionSummary:
     ).row(0, named=True)
     legs = transactions["UETR"].value_counts()["count"]
     labelled = tables.transactions.has_labels
-    routed = route(transactions.select(_ROUTED_COLUMNS))
+    ordering, beneficiary = side_keys(SCHEMA, transactions)
     reports = [tables.transactions.report, *(t.report for t in tables.accounts.values())]
     return PartitionSummary(
         n_transactions=transactions.height,
@@ -80,8 +68,8 @@ def summarise(tables: PartitionTables) -> PartitionSummary:
         n_banks=accounts["Bank"].n_unique(),
         n_accounts=accounts.height,
         accounts_by_flag=_accounts_by_flag(accounts),
-        ordering_join_rate=_join_rate(routed, *_ORDERING, accounts),
-        beneficiary_join_rate=_join_rate(routed, *_BENEFICIARY, accounts),
+        ordering_join_rate=_join_rate(ordering, accounts),
+        beneficiary_join_rate=_join_rate(beneficiary, accounts),
         institutions_without_accounts=_institutions_without_accounts(transactions, accounts),
         notes=tuple(note for report in reports for note in report.notes()),
     )
@@ -92,11 +80,12 @@ def _accounts_by_flag(accounts: pl.DataFrame) -> dict[str, int]:
     return {code: found.get(code, 0) for code in FLAG_CODES}
 
 
-def _join_rate(routed: pl.DataFrame, bank: str, account: str, accounts: pl.DataFrame) -> float:
+def _join_rate(keys: pl.DataFrame, accounts: pl.DataFrame) -> float:
     # Many transactions per account: join the distinct accounts, weighted by their transactions.
-    used = routed.group_by(bank, account).len()
-    found = used.join(accounts, left_on=[bank, account], right_on=list(ACCOUNT_KEY), how="semi")
-    return int(found["len"].sum()) / routed.height
+    used = keys.group_by("Holder", "Id").len()
+    known = accounts.select(pl.col("Bank").cast(pl.String), "Account")
+    found = used.join(known, left_on=["Holder", "Id"], right_on=list(ACCOUNT_KEY), how="semi")
+    return int(found["len"].sum()) / keys.height
 
 
 def _institutions_without_accounts(

@@ -17,9 +17,14 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from pv4fad.errors import ParameterError
-from pv4fad.evidence.cells import N_CELLS
-from pv4fad.evidence.classes import Absent, CountedSets, counted_sets, differing_memberships
-from pv4fad.forest.atoms import AtomSchema, class_schema
+from pv4fad.evidence.cells import n_cells
+from pv4fad.evidence.classes import (
+    CountedSets,
+    counted_sets,
+    differing_memberships,
+    n_kinds_of,
+    provided_kinds,
+)
 from pv4fad.forest.structure import PublicSizes
 from pv4fad.hashing.codewords import ConstantWeightCode
 from pv4fad.hashing.keyed import KEY_BYTES, N_FUNCTIONS
@@ -33,6 +38,7 @@ from pv4fad.privacy.noise import noise_tail_bound
 from pv4fad.protocol.compare.steps import DIGIT_BASE, digit_bases
 from pv4fad.protocol.count.packing import Lane, lanes
 from pv4fad.protocol.roles import NOT_BANKS
+from pv4fad.schema import MOST_CLASSES, MOST_SIDES, Absent, Schema
 from pv4fad.validated import ValidatedModel
 
 LOG2_WRAP = -40.0  # a noisy sum leaves the range of t
@@ -48,7 +54,6 @@ _MOST_ACCOUNTS = 10**9
 _MOST_BLOCKS = 2**12
 _MOST_TREES = 2**10
 _MOST_LEAVES = 2**20
-_MOST_ATOMS = 2**10
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 TableId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@[1-9][0-9]{0,8})?$")]
@@ -77,7 +82,8 @@ class RunParameters(ValidatedModel):
     banks: dict[Name, Annotated[int, Field(ge=1, le=_MOST_ACCOUNTS)]] = Field(min_length=1)
     """The banks that take part, with the number of accounts each declares at most to hold."""
     tables: tuple[TablePlan, ...] = Field(min_length=1)
-    atoms: AtomSchema
+    schema_digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """Of the schema, which all parties have: what a side, a class and a kind are."""
     sizes: PublicSizes
     bound: int = Field(ge=1, le=10**6)
     """Most weight that one account contributes to all sums together."""
@@ -130,8 +136,6 @@ class RunParameters(ValidatedModel):
             raise ParameterError(f"model_modulus {self.model_modulus} is not one of {PLAIN_MODULI}")
         if any(plan.layout.n_trees != self.sizes.n_trees for plan in self.tables):
             raise ParameterError("n_trees of a table's layout is not that of the forest")
-        if self.atoms.n_atoms != self.sizes.n_atoms:
-            raise ParameterError("n_atoms does not match the atom schema")
         self._check_model()
         if self.log2_false_match > LOG2_FALSE_MATCH:
             raise ParameterError(
@@ -154,9 +158,10 @@ class RunParameters(ValidatedModel):
             return
         if self.counted is None or self.absent is None:
             raise ParameterError("mode counts needs counted and absent")
-        if self.atoms != class_schema(self.absent):
-            raise ParameterError("atoms: mode counts needs the classes of records, and only them")
-        if self.sizes != count_sizes(self.counted, self.absent):
+        n_kinds = n_kinds_of(self.sizes.n_atoms, self.absent)
+        if n_kinds < 1:
+            raise ParameterError("n_atoms: mode counts needs at least one kind besides ordinary")
+        if self.sizes != count_sizes(self.counted, self.absent, n_kinds, self.sizes.n_sides):
             raise ParameterError("sizes are not those of the cells and sets of mode counts")
 
     def _check_names(self) -> None:
@@ -179,7 +184,8 @@ class RunParameters(ValidatedModel):
         for name, value, most in (
             ("n_trees", sizes.n_trees, _MOST_TREES),
             ("groups_per_tree", sizes.n_leaves, _MOST_LEAVES),
-            ("n_atoms", sizes.n_atoms, _MOST_ATOMS),
+            ("n_atoms", sizes.n_atoms, MOST_CLASSES),
+            ("n_sides", sizes.n_sides, MOST_SIDES),
             ("n_distinct_sets", sizes.n_distinct_sets, _MOST_LEAVES),
             ("n_blocks", max(plan.layout.n_blocks for plan in self.tables), _MOST_BLOCKS),
         ):
@@ -200,9 +206,23 @@ class RunParameters(ValidatedModel):
     def sensitivity(self) -> int:
         """Δ: how much one account record can change all sums together."""
         if self.counted is not None and self.absent is not None:
-            sets = counted_sets(self.counted, self.absent)
+            n_kinds = n_kinds_of(self.sizes.n_atoms, self.absent)
+            sets = counted_sets(self.counted, self.absent, n_kinds)
             return self.bound * differing_memberships(sets, self.sizes.n_atoms)
         return sensitivity(self.bound, self.sizes.n_sets)
+
+    def require_schema(self, schema: Schema) -> None:
+        """Refuse a run about other data than this party's schema declares."""
+        if self.schema_digest != schema.digest:
+            raise ParameterError(
+                f"this party's schema {schema.name!r} ({schema.digest[:8]}) is not that of run"
+                f" {self.run_id} ({self.schema_digest[:8]}): all parties need the same schema"
+            )
+        if (self.sizes.n_sides, self.sizes.n_atoms) != (
+            schema.n_sides,
+            len(schema.atoms(self.absent)),
+        ):
+            raise ParameterError(f"n_atoms and n_sides are not those of schema {schema.name!r}")
 
     # Sizes of numbers.
 
@@ -392,15 +412,16 @@ class RunParameters(ValidatedModel):
         raise ParameterError(f"there is no table {table_id!r} in run {self.run_id}")
 
 
-def count_sizes(counted: CountedSets, absent: Absent) -> PublicSizes:
+def count_sizes(counted: CountedSets, absent: Absent, n_kinds: int, n_sides: int) -> PublicSizes:
     """What is public about the counts of the default model: one list of cells, no trees."""
-    n_sets = len(counted_sets(counted, absent))
+    n_sets = len(counted_sets(counted, absent, n_kinds))
     return PublicSizes(
         n_trees=1,
-        groups_per_tree=N_CELLS,
+        groups_per_tree=n_cells(n_sides),
         n_sets=n_sets,
         n_distinct_sets=n_sets,
-        n_atoms=class_schema(absent).n_atoms,
+        n_atoms=len(provided_kinds(absent, n_kinds)),
+        n_sides=n_sides,
     )
 
 

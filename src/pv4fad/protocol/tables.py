@@ -1,7 +1,7 @@
 """Which account goes into which table, and how large the tables are declared (protocol.md §3.1).
 
 An account whose bank takes part goes into that bank's table; one of an institution that takes no
-part goes, under its own BIC, into the table of a bank chosen by hash, where it matches
+part goes, under its own name, into the table of a bank chosen by hash, where it matches
 nothing; one whose bank is unknown goes into the broadcast table, which all banks get.  Every bank
 gets a table, and its size is padded: no bank learns how many accounts the payment network has
 with it.
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from pv4fad.errors import DataError
 from pv4fad.hashing.keyed import hash_accounts, reduce_words, tree_of
 from pv4fad.hashing.table_size import TableLayout
-from pv4fad.payments.identity import KEY_SEPARATOR
 from pv4fad.protocol.parameters import BROADCAST, TablePlan
+from pv4fad.schema import KEY_SEPARATOR
 
 AccountKey = tuple[str | None, str]
-"""BIC8 of the bank, or None if it is unknown, and the bare canonical id."""
+"""What rows call the bank (a BIC8), or None if it is unknown, and the bare canonical id."""
 
 _SMALLEST_DECLARED = 1000
 _OUTSIDER_KEY = bytes(32)  # a public hash: which table an outsider goes to is no secret to S
@@ -40,24 +40,24 @@ class TableAccounts:
 def assign_tables(
     keys: Sequence[AccountKey], directory: Mapping[str, str], n_trees: int, *, broadcast: bool
 ) -> dict[str, TableAccounts]:
-    """The tables of a run.  `directory`: BIC8 → name of the bank that takes part."""
+    """The tables of a run.  `directory`: what rows call a bank → the bank that takes part."""
     banks = sorted(set(directory.values()))
     members: dict[str, list[int]] = {bank: [] for bank in banks}
     if broadcast:
         members[BROADCAST] = []
     outsiders: list[int] = []
-    for number, (bic, _) in enumerate(keys):
-        if bic is None:
+    for number, (bank, _) in enumerate(keys):
+        if bank is None:
             if not broadcast:
                 raise DataError("some accounts have no known bank: the run needs a broadcast table")
             members[BROADCAST].append(number)
-        elif bic in directory:
-            members[directory[bic]].append(number)
+        elif bank in directory:
+            members[directory[bank]].append(number)
         else:
             outsiders.append(number)
     chosen = hash_accounts([hashed_id(keys[i]) for i in outsiders], _OUTSIDER_KEY).tags
-    for number, bank in zip(outsiders, reduce_words(chosen, len(banks)), strict=True):
-        members[banks[bank]].append(number)
+    for number, chosen_bank in zip(outsiders, reduce_words(chosen, len(banks)), strict=True):
+        members[banks[chosen_bank]].append(number)
     return {
         table_id: TableAccounts(
             tuple(hashed_id(keys[i]) for i in numbers),
@@ -96,14 +96,14 @@ def padded(n: int) -> int:
 
 
 def hashed_id(key: AccountKey) -> bytes:
-    """What is hashed for an account: `BIC8|ID`, or the bare id where the bank is unknown."""
-    bic, bare = key
-    return bare.encode() if bic is None else f"{bic}{KEY_SEPARATOR}{bare}".encode()
+    """What is hashed for an account: `BANK|ID`, or the bare id where the bank is unknown."""
+    bank, bare = key
+    return bare.encode() if bank is None else f"{bank}{KEY_SEPARATOR}{bare}".encode()
 
 
 def account_key(hashed: bytes, *, broadcast: bool) -> AccountKey:
     """Which account it is: `hashed_id` backwards."""
     if broadcast:
         return None, hashed.decode()
-    bic, _, bare = hashed.decode().partition(KEY_SEPARATOR)
-    return bic, bare
+    bank, _, bare = hashed.decode().partition(KEY_SEPARATOR)
+    return bank, bare

@@ -28,14 +28,15 @@ from pv4fad.evaluation.scored import (
     ScoredTransactions,
     read_predictions,
 )
+from pv4fad.lead.data import load_rows
 from pv4fad.payments.challenge import read_partition
-from pv4fad.payments.features import FeatureTable, compute_features
-from pv4fad.payments.loading import load_transactions
 from pv4fad.privacy.ledger import Ledger, read_ledger
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RUN_FILE, RunFolder
 from pv4fad.run.scoring_record import ScoringRecord, require_run
+from pv4fad.schema import Schema
 from pv4fad.store.sealing import Passphrase
+from pv4fad.tables.features import FeatureTable, compute_features
 
 N_ALERTS = 20
 _MOST_UNUSUAL = 3
@@ -80,7 +81,7 @@ def gather(
     document = folder.read()
     if document is None:
         raise StoreError(f"{folder.path} holds no run ({RUN_FILE} is missing)")
-    gaps = []
+    gaps, schema = [], document.data_schema
     if document.state != "finished":
         gaps.append(Gap("The model", "training is not finished: pv4fad train --resume"))
     table: pl.DataFrame | None = None
@@ -90,17 +91,20 @@ def gather(
         command = f"pv4fad score RUN DIR --out {predictions}"
         gaps.append(Gap("Alerts and curves", f"nothing was scored yet: {command}"))
     elif splits is None:
-        scoring, table = require_run(predictions, document.run_id), read_predictions(predictions)
+        scoring = require_run(predictions, document.run_id)
+        table = read_predictions(predictions, schema.rows.id)
         gaps.append(Gap("Curves, and the payments of the alerts", "name the data: report RUN DIR"))
     else:
         scoring = require_run(predictions, document.run_id)
-        scored = ScoredTransactions.read(splits[1], predictions)
+        scored = ScoredTransactions.read(schema, splits[1], predictions)
         table = scored.table
         if scored.labels is None or not scored.labels.any():
             why = "has no labels" if scored.labels is None else "has no anomaly"
             gaps.append(Gap("How good the alerts are", f"the test split {why}"))
         else:
-            evaluation = evaluate(scored, splits[1], joined_scores(*splits) if joined else None)
+            evaluation = evaluate(
+                scored, splits[1], joined_scores(schema, *splits) if joined else None
+            )
     if evaluation is not None and evaluation.of(ALONE) is None:
         why = f"the predictions have no column {LOCAL_SCORE}, as those of votes"
         gaps.append(Gap("The payment network alone", why))
@@ -115,11 +119,15 @@ def gather(
     else:
         with folder.stores(document.parameters.banks, passphrase) as stores:
             ledgers = {bank: read_ledger(store) for bank, store in stores.items()}
-    alerts = _alerts(table, splits) if table is not None and ALERT in table.columns else None
+    alerts = (
+        _alerts(schema, table, splits) if table is not None and ALERT in table.columns else None
+    )
     return ReportContent(document, table, alerts, evaluation, scoring, ledgers, tuple(gaps))
 
 
-def _alerts(predictions: pl.DataFrame, splits: tuple[Path, Path] | None) -> pl.DataFrame:
+def _alerts(
+    schema: Schema, predictions: pl.DataFrame, splits: tuple[Path, Path] | None
+) -> pl.DataFrame:
     # Among equal scores the order of the file: there is no better reason to put one first.
     highest_first = np.argsort(-predictions[SCORE].to_numpy(), kind="stable")
     is_alert: NDArray[np.bool_] = predictions[ALERT].to_numpy() == 1
@@ -128,7 +136,8 @@ def _alerts(predictions: pl.DataFrame, splits: tuple[Path, Path] | None) -> pl.D
     if splits is None:
         return alerts
     known = read_partition(splits[0]).transactions
-    features = compute_features(predictions, load_transactions(known, labels_required=True).frame)
+    history = load_rows(schema, known, labels_required=True)
+    features = compute_features(schema, predictions, history)
     return alerts.with_columns(Unusual=pl.Series(unusual(features, rows), dtype=pl.String))
 
 

@@ -19,9 +19,10 @@ from pv4fad.privacy.effective import effective_epsilon, guessing_bound
 from pv4fad.protocol.count.bank import UNIT
 from pv4fad.protocol.parameters import LOG2_LAYERS, LOG2_WRAP, RunParameters
 from pv4fad.run.meter import PhaseCost, Traffic
+from pv4fad.schema import Schema
 from pv4fad.validated import ValidatedModel
 
-VERSION: Literal[2] = 2
+VERSION: Literal[3] = 3
 
 SCORING_IS_OUTSIDE = {
     "decisions": "Scoring is outside the ε claim.  About an account that it asks a bank about, the"
@@ -96,12 +97,14 @@ class RunDocument(ValidatedModel):
     """The content of run.json."""
 
     format: Literal["pv4fad run"] = "pv4fad run"
-    version: Literal[2] = VERSION
+    version: Literal[3] = VERSION
     program: str = __version__
     state: Literal["unfinished", "finished"]
     run_id: str
     begun: datetime
     finished: datetime | None = None
+    data_schema: Schema
+    """What rows, sides and classes are."""
     parameters: RunParameters
     sizes: Sizes
     privacy: Privacy
@@ -115,13 +118,14 @@ class RunDocument(ValidatedModel):
 
     @classmethod
     def of_new_run(
-        cls, parameters: RunParameters, commitment: bytes, begun: datetime
+        cls, parameters: RunParameters, schema: Schema, commitment: bytes, begun: datetime
     ) -> RunDocument:
         """Before the first message."""
         return cls(
             state="unfinished",
             run_id=parameters.run_id,
             begun=begun,
+            data_schema=schema,
             parameters=parameters,
             sizes=_sizes(parameters),
             privacy=_privacy(parameters),

@@ -1,14 +1,16 @@
 """Predictions as a file: in the order the challenge asks for, written in one piece.
 
 Decisions:
-MessageId, Score      alerts above all others; without an alert, by own evidence alone
+<id>, Score           alerts above all others; without an alert, by own evidence alone
 Alert, Level          0 or 1; 0 without an alert, 1 to 3 by score
 LocalScore            without any bank
 Reasons               of an alert: in terms of own data, and whether a bank's record decided
 
 Votes, of the paper's model:
-MessageId, Score, Label, Confidence     votes for 1 / trees; majority; share of the majority
-GreenVotes, OrderingVotes, BeneficiaryVotes, Reasons
+<id>, Score, Label, Confidence     votes for 1 / trees; majority; share of the majority
+GreenVotes, <Side>Votes …, Reasons
+
+<id> is the id column of the schema: MessageId for payments.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ BANKS_RECORD = "the bank's record"
 
 
 def prediction_table(
-    message_ids: pl.Series,
+    ids: pl.Series,
     *,
     score: NDArray[np.float64],
     alert: NDArray[np.bool_],
@@ -40,7 +42,7 @@ def prediction_table(
     """One row per payment; nothing but these columns depends on a bank."""
     return pl.DataFrame(
         {
-            "MessageId": message_ids,
+            ids.name: ids,
             "Score": score,
             "Alert": alert.astype(np.int8),
             "Level": level,
@@ -50,37 +52,39 @@ def prediction_table(
     )
 
 
-def required_order(transactions: Path) -> pl.Series | None:
-    """The MessageIds of predictions_format.csv beside the transactions, if there is one."""
-    path = transactions.parent / PREDICTIONS_FORMAT_FILE
+def required_order(rows: Path, id_column: str) -> pl.Series | None:
+    """The ids of predictions_format.csv beside the rows, if there is one."""
+    path = rows.parent / PREDICTIONS_FORMAT_FILE
     if not path.is_file():
         return None
     try:
-        ids = pl.read_csv(path, columns=["MessageId"], schema_overrides={"MessageId": pl.String})
-        return ids["MessageId"]
+        ids = pl.read_csv(path, columns=[id_column], schema_overrides={id_column: pl.String})
+        return ids[id_column]
     except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path}: no readable CSV with a column MessageId: {error}") from None
+        raise DataError(f"{path}: no readable CSV with a column {id_column}: {error}") from None
 
 
-def require_order_fits(order: pl.Series, message_ids: pl.Series, where: Path) -> None:
+def require_order_fits(order: pl.Series, row_ids: pl.Series, where: Path) -> None:
     """The form of the predictions lists each transaction once, and nothing else."""
     path = where.parent / PREDICTIONS_FORMAT_FILE
     if order.n_unique() < len(order):
-        raise DataError(f"{path}: some MessageId is listed twice")
+        raise DataError(f"{path}: some {order.name} is listed twice")
     for ids, others, problem in (
-        (order, message_ids, "is not among the transactions"),
-        (message_ids, order, "is missing"),
+        (order, row_ids, "is not among the transactions"),
+        (row_ids, order, "is missing"),
     ):
         wrong = ids.filter(~ids.is_in(others.implode()))
         if len(wrong):
-            raise DataError(f"{path}: {len(wrong)} MessageIds, the first {wrong[0]!r} {problem}")
+            raise DataError(
+                f"{path}: {len(wrong)} × {order.name}, the first {wrong[0]!r} {problem}"
+            )
 
 
 def in_order(table: pl.DataFrame, order: pl.Series | None) -> pl.DataFrame:
-    """The rows of a table in the order of these MessageIds."""
+    """The rows of a table in the order of these ids."""
     if order is None:
         return table
-    return order.to_frame().join(table, on="MessageId", how="left", maintain_order="left")
+    return order.to_frame().join(table, on=order.name, how="left", maintain_order="left")
 
 
 def write_predictions(path: Path, table: pl.DataFrame) -> None:

@@ -1,1 +1,1 @@
-"""Plain tables: how they are read as a schema says, and their features."""
+"""Files and data frames as typed, checked tables; knows nothing of payments."""

@@ -9,9 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.forest.atoms import AtomSchema
-from pv4fad.forest.records import record_atoms
-from pv4fad.lead.bank_files import applied_slots
+from pv4fad.schema import Absent, Schema
 
 
 @dataclass(frozen=True)
@@ -31,26 +29,30 @@ class Comparison:
         return cls(what, int((ours == theirs).sum()), theirs.size)
 
 
-def joined_atoms(
-    keys: pl.DataFrame, accounts: Mapping[str, pl.DataFrame], schema: AtomSchema
-) -> NDArray[np.int64]:
-    """The atoms of the record that each account key finds: a plain join; -1 where there is none.
+def joined_classes(keys: pl.DataFrame, records: Mapping[str, pl.DataFrame]) -> NDArray[np.int64]:
+    """The class of the record that each account key finds: a plain join; -1 where there is none.
 
-    `keys`: Bank, Account; row k is account key k.
+    `keys`: Holder, Id; row k is account key k.  `records`: of each bank, Holder, Id, Class.
     """
     everybody = pl.concat(
-        frame.select(pl.col("Bank").cast(pl.String), "Account") for frame in accounts.values()
+        frame.select("Holder", "Id", pl.col("Class").to_physical().cast(pl.Int64))
+        for frame in records.values()
     )
-    atoms = np.concatenate(
-        [record_atoms(schema, frame, applied_slots(frame)) for frame in accounts.values()]
-    )
-    rows = everybody.with_row_index("row")
-    routed = keys.join(rows, on=["Bank", "Account"], how="left", maintain_order="left")["row"]
+    names = ["Holder", "Id"]
+    routed = keys.join(everybody, on=names, how="left", maintain_order="left")["Class"]
     # An account whose bank is unknown is found by its id alone, which is then unique.
-    anywhere = keys.join(rows.unique("Account"), on="Account", how="left", maintain_order="left")[
-        "row"
-    ]
-    row = pl.select(pl.when(keys["Bank"].is_null()).then(anywhere).otherwise(routed)).to_series()
-    with_absent = np.concatenate([atoms, np.full((1, atoms.shape[1]), -1, np.int64)])
-    found: NDArray[np.int64] = with_absent[row.cast(pl.Int64).fill_null(-1).to_numpy()]
-    return found
+    by_id = everybody.unique("Id").drop("Holder")
+    anywhere = keys.join(by_id, on="Id", how="left", maintain_order="left")["Class"]
+    found = pl.select(pl.when(keys["Holder"].is_null()).then(anywhere).otherwise(routed))
+    return found.to_series().fill_null(-1).to_numpy()
+
+
+def joined_atoms(
+    schema: Schema,
+    keys: pl.DataFrame,
+    records: Mapping[str, pl.DataFrame],
+    absent: Absent | None,
+) -> NDArray[np.int64]:
+    """The same as atoms of a run: kinds, or classes where `absent` is None."""
+    atom_of = np.array([*schema.atom_of_class(absent), -1])  # the last: no record
+    return atom_of[joined_classes(keys, records)]

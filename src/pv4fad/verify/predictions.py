@@ -22,19 +22,19 @@ from pv4fad.errors import DataError
 from pv4fad.evidence.questions import UNKNOWN
 from pv4fad.evidence.trusted import trusted_bits
 from pv4fad.forest.trusted import TrustedThirdParty
-from pv4fad.lead.bank_files import bank_directory
-from pv4fad.lead.paper_model import VOTES, vote_table
-from pv4fad.lead.payments import KEY_SCHEMA, new_payments
+from pv4fad.lead.data import bank_directory, load_rows
+from pv4fad.lead.paper_model import vote_columns, vote_table
+from pv4fad.lead.rows import new_rows
 from pv4fad.lead.score import judge_of
 from pv4fad.lead.scoring_job import JobNotes
 from pv4fad.payments.challenge import read_partition
-from pv4fad.payments.loading import load_transactions
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import Trees
 from pv4fad.protocol.propose.state import AccountFile
 from pv4fad.protocol.state import with_keys_in_use
 from pv4fad.run.predictions import in_order
 from pv4fad.run.scoring_record import ScoringRecord, require_run
+from pv4fad.schema import Schema
 from pv4fad.store.records import Records
 from pv4fad.store.store import Store
 from pv4fad.verify.comparison import Comparison, joined_atoms
@@ -51,36 +51,42 @@ class ScoredData:
 
     @classmethod
     def read(
-        cls, split: Path, accounts: Mapping[str, pl.DataFrame], predictions: Path, run_id: str
+        cls,
+        schema: Schema,
+        split: Path,
+        accounts: Mapping[str, pl.DataFrame],
+        predictions: Path,
+        run_id: str,
     ) -> ScoredData:
         """A test split, and the file that `pv4fad score` made for it with this run."""
         source = read_partition(split).transactions
-        transactions = load_transactions(source, labels_required=False).frame
-        table = _read(predictions)
-        if set(table["MessageId"]) != set(transactions["MessageId"]):
+        transactions = load_rows(schema, source, labels_required=False)
+        id_column = schema.rows.id
+        table = _read(predictions, id_column)
+        if set(table[id_column]) != set(transactions[id_column]):
             raise DataError(f"{predictions}: not one prediction for each transaction of {source}")
         record = require_run(predictions, run_id)
         if record is None:
             raise DataError(
                 f"{predictions}: their origin cannot be verified: the record file is missing"
             )
-        columns = VOTES if record.scoring == "votes" else ("Alert", "Level")
+        columns = vote_columns(schema) if record.scoring == "votes" else ("Alert", "Level")
         missing = [name for name in columns if name not in table.columns]
         if missing:
             raise DataError(f"{predictions}: has no column {missing[0]}")
         return cls(transactions, accounts, table, record)
 
 
-def _read(path: Path) -> pl.DataFrame:
+def _read(path: Path, id_column: str) -> pl.DataFrame:
     try:
         table = pl.read_csv(
             path,
-            schema_overrides={"MessageId": pl.String, "Score": pl.Float64, "Reasons": pl.String},
+            schema_overrides={id_column: pl.String, "Score": pl.Float64, "Reasons": pl.String},
         )
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path}: no readable predictions: {error}") from None
-    if not {"MessageId", "Score"} <= set(table.columns) or table["MessageId"].is_duplicated().any():
-        raise DataError(f"{path}: needs the columns MessageId, each id once, and Score")
+    if not {id_column, "Score"} <= set(table.columns) or table[id_column].is_duplicated().any():
+        raise DataError(f"{path}: needs the columns {id_column}, each id once, and Score")
     return table
 
 
@@ -95,16 +101,19 @@ def require_matched_accounts(store: Store, run_id: str, version: str) -> None:
 
 
 def compare_decisions(
-    scored: ScoredData, history: pl.DataFrame, parameters: RunParameters, store: Store
+    schema: Schema,
+    scored: ScoredData,
+    history: pl.DataFrame,
+    parameters: RunParameters,
+    store: Store,
 ) -> tuple[Comparison, ...]:
     """Every bit that is known, and every prediction."""
-    payments, record = new_payments(scored.transactions, history), scored.record
+    payments, record = new_rows(schema, scored.transactions, history), scored.record
     directory = bank_directory(scored.accounts)
     judge = judge_of(store, parameters, payments, directory, record.alert_share)
     if judge is None or record.learned is None:
         raise DataError("these predictions are votes, and the run answers questions")
-    keys = pl.DataFrame(payments.keys, schema=KEY_SCHEMA, orient="row")
-    atom_of = joined_atoms(keys, scored.accounts, parameters.atoms)[:, 0]
+    atom_of = joined_atoms(schema, payments.key_table(), scored.accounts, parameters.absent)
     truth = np.stack(
         [trusted_bits(atom_of, asked.atoms, absent=asked.absent) for asked in judge.sets], axis=1
     )
@@ -122,7 +131,7 @@ def compare_decisions(
     for number in range(len(judge.sets)):
         accounts = judge.ask(number)
         judge.take(number, accounts, truth[accounts, number].astype(np.int64))
-    ours, theirs = in_order(scored.predictions, payments.message_ids), judge.table()
+    ours, theirs = in_order(scored.predictions, payments.ids), judge.table()
     return (
         Comparison.of("bits", known[answered], truth[answered]),
         Comparison.of("alerts", *(_column(table, "Alert") for table in (ours, theirs))),
@@ -132,20 +141,27 @@ def compare_decisions(
 
 
 def compare_votes(
-    scored: ScoredData, history: pl.DataFrame, trees: Trees, red_labels: NDArray[np.int8]
+    schema: Schema,
+    scored: ScoredData,
+    history: pl.DataFrame,
+    trees: Trees,
+    red_labels: NDArray[np.int8],
 ) -> tuple[Comparison, ...]:
     """Every vote of each side, and the scores they lead to."""
-    payments = new_payments(scored.transactions, history)
+    payments = new_rows(schema, scored.transactions, history)
     forest = trees.forest
-    keys = pl.DataFrame(payments.keys, schema=KEY_SCHEMA, orient="row")
-    oracle = TrustedThirdParty(forest, joined_atoms(keys, scored.accounts, forest.schema))
+    atoms = joined_atoms(schema, payments.key_table(), scored.accounts, None)
+    oracle = TrustedThirdParty(forest, atoms)
     codes = forest.route(payments.features.values)
     votes = oracle.votes(codes, payments.key_of, red_labels, trees.green_labels)
-    ours = in_order(scored.predictions, payments.message_ids)
-    theirs = vote_table(payments, trees, codes, votes.sides)
+    ours = in_order(scored.predictions, payments.ids)
+    theirs = vote_table(schema, payments, trees, codes, votes.sides)
     return (
         _scores(ours, theirs),
-        *(Comparison.of(name, _column(ours, name), _column(theirs, name)) for name in VOTES),
+        *(
+            Comparison.of(name, _column(ours, name), _column(theirs, name))
+            for name in vote_columns(schema)
+        ),
     )
 
 

@@ -23,21 +23,16 @@ from numpy.typing import NDArray
 from pv4fad.errors import DataError
 from pv4fad.evidence.trusted import trusted_counts
 from pv4fad.forest.trusted import TrustedThirdParty
-from pv4fad.lead.bank_files import (
-    account_file_fingerprint,
-    bank_directory,
-    load_banks,
-    load_split,
-)
+from pv4fad.lead.data import bank_directory, load_holders, load_split, records_fingerprint
 from pv4fad.lead.evidence_model import OwnModel, PreparedEvidence
 from pv4fad.lead.paper_model import PreparedTrees
-from pv4fad.lead.payments import fingerprint
 from pv4fad.lead.prepare import (
     TrainingRecord,
     commitment,
     prepare_payment_network,
     read_training_record,
 )
+from pv4fad.lead.rows import LeadData, fingerprint
 from pv4fad.lead.simulate import party_names
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.compare.state import BankLabelShare, Labels, LabelShare
@@ -46,6 +41,7 @@ from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.state import StoredTrees
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.run.folder import RunFolder
+from pv4fad.schema import Schema
 from pv4fad.store.records import stored
 from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import Store
@@ -93,21 +89,18 @@ def verify(
     `predictions`: also compare a file of predictions, made for a test split.
     """
     document = folder.require_finished()
-    scored = None
+    schema, scored = document.data_schema, None
     if predictions is not None:
         test, file = predictions
-        scored_accounts = load_banks(test, document.parameters.banks)
-        scored = ScoredData.read(test, scored_accounts, file, document.run_id)
-    tables = load_split(split)
-    accounts = {bank: table.frame for bank, table in tables.accounts.items()}
+        scored_accounts = load_holders(schema, test, document.parameters.banks)
+        scored = ScoredData.read(schema, test, scored_accounts, file, document.run_id)
+    data = load_split(schema, split)
+    accounts = data.records
     if set(accounts) != set(document.parameters.banks):
         raise DataError(f"{split} has other banks than the run in {folder.path}")
     with folder.stores(party_names(document.parameters.banks), passphrase) as stores:
         committed = bytes.fromhex(document.structure_commitment)
-        transactions = tables.transactions.frame
-        return compare(
-            document.parameters, committed, transactions, accounts, stores, scored=scored
-        )
+        return compare(document.parameters, committed, data.rows, accounts, stores, scored=scored)
 
 
 def compare(
@@ -125,26 +118,27 @@ def compare(
     if fingerprint(transactions) != private.transactions:
         raise DataError("these are not the transactions that the run was trained on")
     for bank, frame in accounts.items():
-        _require_same_accounts(stores[bank], run_id, account_file_fingerprint(frame))
-    settings, seed = private.settings, private.seed
-    prepared = prepare_payment_network(transactions, bank_directory(accounts), settings, seed)
+        _require_same_accounts(stores[bank], run_id, records_fingerprint(frame))
+    settings, seed, schema = private.settings, private.seed, private.data_schema
+    data = LeadData(schema, transactions, bank_directory(accounts))
+    prepared = prepare_payment_network(data, settings, seed)
     opened = commitment(prepared.training, bytes.fromhex(private.nonce))
     same = (Comparison("commitment", int(opened == committed), 1),)
     if scored is not None:
         for bank, frame in scored.accounts.items():
-            require_matched_accounts(stores[bank], run_id, account_file_fingerprint(frame))
+            require_matched_accounts(stores[bank], run_id, records_fingerprint(frame))
     if isinstance(prepared, PreparedEvidence):
-        exact, noisy = _compare_counts(parameters, prepared, accounts, stores)
+        exact, noisy = _compare_counts(schema, parameters, prepared, accounts, stores)
     else:
         exact, noisy = _compare_labels(parameters, prepared, private, accounts, stores)
     if scored is not None and parameters.mode == "sealed":
         labels = _red_labels(parameters, stores).popitem()[1]
         trees = prepared.trees if isinstance(prepared, PreparedTrees) else None
         if trees is not None:
-            exact += compare_votes(scored, transactions, trees, labels.astype(np.int8))
+            exact += compare_votes(schema, scored, transactions, trees, labels.astype(np.int8))
     elif scored is not None:
         network = stores[PAYMENT_NETWORK]
-        exact += compare_decisions(scored, transactions, parameters, network)
+        exact += compare_decisions(schema, scored, transactions, parameters, network)
     return Verification(parameters.epsilon, same + exact, noisy)
 
 
@@ -152,10 +146,14 @@ Compared = tuple[tuple[Comparison, ...], tuple[Comparison, ...]]
 
 
 def _compare_counts(
-    parameters: RunParameters, prepared: PreparedEvidence, accounts: Accounts, stores: Stores
+    schema: Schema,
+    parameters: RunParameters,
+    prepared: PreparedEvidence,
+    accounts: Accounts,
+    stores: Stores,
 ) -> Compared:
     """The default model."""
-    atoms = joined_atoms(prepared.keys, accounts, parameters.atoms)[:, 0]
+    atoms = joined_atoms(schema, prepared.keys, accounts, parameters.absent)
     theirs = trusted_counts(prepared.counted, atoms, prepared.training.sets[0])
     network = stores[PAYMENT_NETWORK]
     own, kept = prepared.own, OwnModel.stored(network, parameters.run_id)
@@ -181,7 +179,8 @@ def _compare_labels(
 ) -> Compared:
     """The paper's model."""
     forest = prepared.trees.forest
-    oracle = TrustedThirdParty(forest, joined_atoms(prepared.keys, accounts, forest.schema))
+    atoms = joined_atoms(private.data_schema, prepared.keys, accounts, None)
+    oracle = TrustedThirdParty(forest, atoms)
     theirs, counting = oracle.counts(prepared.pairs), private.settings.count_config(prepared.labels)
     green = oracle.green_labels(
         prepared.codes, prepared.labels, counting.class_weights, counting.label0_rates

@@ -84,7 +84,7 @@ class MatchBlock:
 
     planes: bytes = field(repr=False)
     words: NDArray[np.uint64] = field(repr=False)  # (layers, bins)
-    atoms: NDArray[np.int16] = field(repr=False)  # (layers, families, bins)
+    atoms: NDArray[np.int16] = field(repr=False)  # (layers, bins)
 
 
 def match_blocks(

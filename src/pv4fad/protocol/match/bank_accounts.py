@@ -11,16 +11,20 @@ from pv4fad.errors import ParameterError
 from pv4fad.hashing.keyed import hash_accounts, tree_of
 from pv4fad.hashing.placement import BankLayers
 from pv4fad.protocol.parameters import RunParameters, TablePlan
+from pv4fad.schema import Schema
 
 
 @dataclass(frozen=True)
 class BankRecords:
-    """A bank's accounts: id with and without BIC, and one atom per family; no id twice."""
+    """A bank's accounts: id with and without the bank's name, and the class; no id twice."""
 
     qualified_ids: tuple[bytes, ...] = field(repr=False)
     bare_ids: tuple[bytes, ...] = field(repr=False)
-    atoms: NDArray[np.int16] = field(repr=False)  # (accounts, families)
-    fingerprint: str  # of the version of the account file
+    classes: NDArray[np.int16] = field(repr=False)
+    """(accounts,): numbers into the schema's classes."""
+    schema: Schema = field(repr=False)
+    fingerprint: str
+    """Of the version of the records."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,12 @@ class BankTable:
                 f"table {plan.table_id}: a bin holds more accounts than planned (probability "
                 "2^-40): start the run again with a new hash key"
             )
-        return cls(bins, parameters.code.encode(hashes.tags), records.atoms)
+        atom_of = np.array(records.schema.atom_of_class(parameters.absent), np.int16)
+        return cls(bins, parameters.code.encode(hashes.tags), atom_of[records.classes])
 
     def layers(self, block: int) -> tuple[NDArray[np.uint64], NDArray[np.int16]]:
-        """Codewords (layers, bins), 0 where no account is, and atoms (layers, families, bins)."""
+        """Codewords (layers, bins), and atoms, -1 where no account is, both (layers, bins)."""
         accounts = self.bins.layers_of_block(block)
         # Account −1 reads the last row: an extra one that stands for no account.
         words = np.append(self.words, np.uint64(0))[accounts]
-        none = np.full((1, self.atoms.shape[1]), -1, np.int16)
-        atoms = np.concatenate([self.atoms, none])[accounts]
-        return words, np.moveaxis(atoms, 2, 1)
+        return words, np.append(self.atoms, np.int16(-1))[accounts]

@@ -55,7 +55,7 @@ class LayersJob:
     code_length: int
     planes: bytes = field(repr=False)
     words: NDArray[np.uint64] = field(repr=False)  # (layers, bins): codewords, 0 where no account
-    atoms: NDArray[np.int16] = field(repr=False)  # (layers, families, bins): atoms, −1 if none
+    atoms: NDArray[np.int16] = field(repr=False)  # (layers, bins): −1 if none
     n_atoms: int
     n_shared: int = 0
 
@@ -123,7 +123,7 @@ class SharedLayer:
     """A layer of one block on its way through a polynomial that it shares."""
 
     agreeing: bytes = field(repr=False)  # E_S[2a]
-    atoms: NDArray[np.int16] = field(repr=False)  # (families, bins)
+    atoms: NDArray[np.int16] = field(repr=False)  # (bins,)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class _Indicators:
     def add(self, equal: Ciphertext, atoms: NDArray[np.int16]) -> None:
         """I_k += e·[the layer's account has atom k]."""
         for k, before in enumerate(self._sums):
-            mask = (atoms == k).any(axis=0) * self._scale
+            mask = (atoms == k) * self._scale
             self._sums[k] = self._evaluator.add_products(before, [(equal, mask)])
 
     def dump(self) -> IndicatorSums:

@@ -21,7 +21,7 @@ from pv4fad.protocol.propose.state import AccountFile, OtherBanks, OwnKeys, Publ
 from pv4fad.protocol.state import Proposal, parameters_of, with_keys_in_use
 from pv4fad.store.records import Records
 
-_SAME_AS_THE_MODEL = ("atoms", "sizes", "mode", "counted", "absent", "code")
+_SAME_AS_THE_MODEL = ("schema_digest", "sizes", "mode", "counted", "absent", "code")
 
 
 def join(
@@ -107,6 +107,7 @@ def _checked_parameters(message: RunProposal, bank: str, accounts: BankRecords) 
     parameters = Proposal(message.parameters).parsed()
     expect(parameters.run_id == message.address.run_id, message, "parameters of another run")
     expect(bank in parameters.banks, message, "this bank takes no part")
+    parameters.require_schema(accounts.schema)
     declared = parameters.banks[bank]
     if len(accounts.bare_ids) > declared:
         raise ParameterError(

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import ParameterError
-from pv4fad.evidence.classes import Absent, CountedSets
-from pv4fad.forest.atoms import AtomSet, class_schema
+from pv4fad.evidence.classes import CountedSets
+from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.pairs import GroupCounts
 from pv4fad.forest.structure import Forest
 from pv4fad.hashing.keyed import new_hash_key
@@ -18,6 +18,7 @@ from pv4fad.privacy.epsilon import Epsilon, epsilon_text
 from pv4fad.protocol.parameters import Mode, NoiseMode, RunParameters, count_sizes
 from pv4fad.protocol.tables import TableAccounts, padded, plan_tables
 from pv4fad.randomness import secret_bytes
+from pv4fad.schema import Absent, Schema
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def match_parameters(
 def run_parameters(
     data: TrainingInput,
     bank_accounts: Mapping[str, int],
+    schema: Schema,
     *,
     bound: int,
     epsilon: Epsilon,
@@ -76,16 +78,17 @@ def run_parameters(
 ) -> RunParameters:
     """The parameters of a new run.  The hash key is drawn here: the accounts are fixed by now."""
     if data.trees is not None:
-        atoms, sizes = data.trees.forest.schema, data.trees.forest.sizes
+        sizes = data.trees.forest.sizes
     elif counted is not None and absent is not None:
-        atoms, sizes = class_schema(absent), count_sizes(counted, absent)
+        n_kinds = len(schema.record.kind_names)
+        sizes = count_sizes(counted, absent, n_kinds, schema.n_sides)
     else:
         raise ParameterError("a run needs trees, or classes to count")
     return RunParameters(
         run_id=secret_bytes(8).hex(),
         banks={bank: padded(n) for bank, n in bank_accounts.items()},
         tables=plan_tables(data.tables, list(bank_accounts), sizes.n_trees),
-        atoms=atoms,
+        schema_digest=schema.digest,
         sizes=sizes,
         bound=bound,
         epsilon=epsilon_text(epsilon),

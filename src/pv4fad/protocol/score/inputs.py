@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.forest.atoms import AtomSchema
 from pv4fad.protocol.tables import AccountKey
 
 
@@ -16,18 +15,16 @@ from pv4fad.protocol.tables import AccountKey
 class AskedSet:
     """A set of atoms that an account's record may have; `absent`: or no record.
 
-    Of the first family of atoms, flags or classes, every record has exactly one.
+    Every record has exactly one atom.
     """
 
     atoms: tuple[int, ...]
     absent: bool
 
-    def coefficients(self, schema: AtomSchema) -> NDArray[np.int64]:
-        """c_k = [k in the set] − [absent in the set], 0 for atoms of other families; 'is it in the
-        set' is linear in them."""
-        factors = np.zeros(schema.n_atoms, np.int64)
-        factors[list(self.atoms)] = 1
-        factors[: schema.offsets[1]] -= int(self.absent)
+    def coefficients(self, n_atoms: int) -> NDArray[np.int64]:
+        """c_k = [k in the set] − [absent in the set]; 'is it in the set' is linear in them."""
+        factors = np.full(n_atoms, -int(self.absent), np.int64)
+        factors[list(self.atoms)] += 1
         return factors
 
 
@@ -46,6 +43,6 @@ class ScoringInput:
 
     codes: NDArray[np.int32] = field(repr=False)  # (transactions, trees), as of Forest.route
     keys: Sequence[AccountKey] = field(repr=False)
-    key_of: NDArray[np.int64] = field(repr=False)  # (transactions, 2): numbers into `keys`
+    key_of: NDArray[np.int64] = field(repr=False)  # (transactions, sides): numbers into `keys`
     layers_at_once: int = 15
     """Public: banks are asked for a multiple of so many layers, however few a batch needs."""

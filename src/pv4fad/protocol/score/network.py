@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError, ProtocolError
-from pv4fad.forest.tree import Side
 from pv4fad.he.ring import Ring
 from pv4fad.protocol.checks import expect, expect_residues
 from pv4fad.protocol.order import messages_of
@@ -237,7 +236,8 @@ def _bits(batch: Records) -> tuple[NDArray[np.int8], list[str]]:
 def votes(batch: Records) -> NDArray[np.int64]:
     """The vote total of each side of each transaction of a finished batch."""
     plan, slots, training = batch.get(BatchPlan), batch.get(Slots), batch.of_epoch(0)
-    found = np.zeros((plan.n_transactions, len(Side)), np.int64)
+    forest = stored_forest(training)
+    found = np.zeros((plan.n_transactions, forest.sizes.n_sides), np.int64)
     tables = Tables(training)
     for number, table_id in enumerate(plan.tables):
         table = tables.plan(table_id)
@@ -245,6 +245,6 @@ def votes(batch: Records) -> NDArray[np.int64]:
         total = np.concatenate([batch.get(Totals, table_id, i).totals for i in range(n_chunks)])
         here = slots.table == number
         found[slots.transaction[here], slots.side[here]] = total[slots.layer[here], slots.bin[here]]
-    if found.max(initial=0) > stored_forest(training).sizes.n_trees:
+    if found.max(initial=0) > forest.sizes.n_trees:
         raise ProtocolError("a vote total is larger than the number of trees: bad answers")
     return found

@@ -95,7 +95,7 @@ class NetworkQueries:
         asked = batch.get(Questions)
         here = asked.table == batch_plan.tables.index(table_id)
         sets = batch_plan.sets
-        of_sets = [asked_set.coefficients(parameters.atoms) for asked_set in sets]
+        of_sets = [asked_set.coefficients(n_atoms) for asked_set in sets]
         factors = np.array(of_sets).reshape(-1, n_atoms) % t
         coefficients = np.zeros((1, n_atoms, n_bins), np.uint32)
         coefficients[0, :, asked.bin[here]] = factors[asked.set[here]]

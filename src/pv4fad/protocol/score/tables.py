@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError
 from pv4fad.forest.structure import Forest
-from pv4fad.forest.tree import Side
 from pv4fad.forest.votes import reached_groups
 from pv4fad.protocol.match.network import opened_atoms
 from pv4fad.protocol.match.state import MatchesInForce, PlacedTable
@@ -104,7 +103,7 @@ class Tables:
         place_of = self.places_of(data.keys)
         forest = stored_forest(self._training)
         rows, sides, groups = [], [], []
-        for side in Side:
+        for side in range(forest.sizes.n_sides):
             reached = reached_groups(forest, data.codes, side)
             asked = np.flatnonzero((reached >= 0).any(axis=1))
             rows.append(asked)
@@ -145,7 +144,7 @@ def layer_content(forest: Forest, layers: range, table: int, batch: Records) -> 
     here = (slots.table == table) & (slots.layer >= layers.start) & (slots.layer < layers.stop)
     codes = batch.get(Codes).codes[slots.transaction[here]]
     reached = np.full(codes.shape, -1, np.int32)
-    for side in Side:
+    for side in range(forest.sizes.n_sides):
         of_side = slots.side[here] == side
         reached[of_side] = reached_groups(forest, codes[of_side], side)
     return LayerContent(slots.layer[here] - layers.start, slots.bin[here], reached)

@@ -1,12 +1,17 @@
-"""Opening a CSV or Parquet file, and saying what is wrong with one, in one line per problem."""
+"""Opening a CSV file, a Parquet file or a frame, and saying what is wrong with it.
+
+There is one line for each problem.  A frame can be of polars, or anything that polars can take
+over: pandas, Arrow tables, a mapping from names to columns.
+"""
 
 from __future__ import annotations
 
 import codecs
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -14,45 +19,44 @@ from pv4fad.errors import DataError
 
 # polars panics over some damaged Parquet files.
 _UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+_NO_FRAME = (*_UNREADABLE, TypeError, ValueError, ImportError)
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BAD_ENCODING = "bytes that are not UTF-8 (save the file with the encoding UTF-8)"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong with a file: with all of it, with a column, or with some rows.
+    """Something wrong with a table: with all of it, with a column, or with some rows.
 
     `what` completes '<column>: ' or, if rows are counted, '<column>: n rows have '.  A data row is
     counted from 1, the first row after the header (line numbers would be off after a line break
     inside quotes).
     """
 
-    path: Path
+    source: Path | str  # a file, or the name of a frame
     what: str
     column: str | None = None
     n_rows: int | None = None
     example_row: int | None = None
 
     def __str__(self) -> str:
-        where = f"{self.path}: " + (f"column {self.column}: " if self.column else "")
+        where = f"{self.source}: " + (f"column {self.column}: " if self.column else "")
         if self.n_rows is None:
             return where + self.what
         rows = "1 row has" if self.n_rows == 1 else f"{self.n_rows:,} rows have"
-        return (
-            f"{where}{rows} {self.what}; first: data row {self.example_row} "
-            "(counted from 1 after the header)"
-        )
+        counted = "from 1 after the header" if isinstance(self.source, Path) else "from 1"
+        return f"{where}{rows} {self.what}; first: data row {self.example_row} (counted {counted})"
 
 
 @dataclass(frozen=True)
 class LoadReport:
-    """How a loaded table differs from its file: nothing is left out without being counted here."""
+    """How a table differs from what it was read from: everything left out is counted here."""
 
-    path: Path
+    source: Path | str  # a file, or the name of a frame
     n_rows_read: int
     n_rows_dropped: int = 0
     dropped: tuple[Problem, ...] = ()  # per reason; a row with two reasons is counted in both
-    n_repeated: int = 0  # accounts listed again with the same flag; the first listing is kept
+    n_repeated: int = 0  # records listed again with the same class; the first listing is kept
     extra_columns: tuple[str, ...] = ()
 
     def notes(self) -> list[str]:
@@ -60,14 +64,12 @@ class LoadReport:
         lines = [f"dropped: {problem}" for problem in self.dropped]
         if self.n_rows_dropped:
             lines.append(
-                f"{self.path}: {self.n_rows_dropped:,} of {self.n_rows_read:,} rows dropped"
+                f"{self.source}: {self.n_rows_dropped:,} of {self.n_rows_read:,} rows dropped"
             )
         if self.n_repeated:
-            lines.append(
-                f"{self.path}: {self.n_repeated:,} repeated listings of an account ignored"
-            )
+            lines.append(f"{self.source}: {self.n_repeated:,} repeated listings ignored")
         if self.extra_columns:
-            lines.append(f"{self.path}: extra columns ignored: {', '.join(self.extra_columns)}")
+            lines.append(f"{self.source}: extra columns ignored: {', '.join(self.extra_columns)}")
         return lines
 
 
@@ -77,8 +79,29 @@ def refuse(problems: Sequence[Problem]) -> None:
         raise DataError("\n".join(str(problem) for problem in problems))
 
 
-def open_table(path: Path) -> pl.LazyFrame:
-    """The table in a file, not yet read; a CSV file yields text columns only."""
+def open_table(source: Any, name: Path | str) -> pl.LazyFrame:
+    """The table in a file or frame, not yet read; a CSV file yields text columns only.
+
+    `name` is what errors call it: the path of a file.
+    """
+    if isinstance(source, Path):
+        return _open_file(source)
+    try:
+        if isinstance(source, (pl.DataFrame, Mapping)) or hasattr(source, "__arrow_c_stream__"):
+            table = pl.DataFrame(source).lazy()
+        elif isinstance(source, pl.LazyFrame):
+            table = source
+        elif type(source).__module__.startswith("pandas"):
+            table = pl.from_pandas(source).lazy()
+        else:
+            raise DataError(f"{name}: {type(source).__name__} is neither a path nor a data frame")
+        table.collect_schema()
+    except _NO_FRAME as error:
+        raise _explanation(name, error) from None
+    return table
+
+
+def _open_file(path: Path) -> pl.LazyFrame:
     if not path.is_file():
         raise DataError(f"{path}: not found, or not a file")
     if path.stat().st_size == 0:
@@ -97,14 +120,15 @@ def open_table(path: Path) -> pl.LazyFrame:
     return table
 
 
-def read_table(path: Path, table: pl.LazyFrame) -> pl.DataFrame:
-    """Read in one pass, in the order of the file; at least one row."""
+def read_table(name: Path | str, table: pl.LazyFrame) -> pl.DataFrame:
+    """Read in one pass, in the order of the rows; at least one row."""
     try:
         frame = table.collect(engine="streaming")
     except _UNREADABLE as error:
-        raise _explanation(path, error) from None
+        raise _explanation(name, error) from None
     if frame.is_empty():
-        raise DataError(f"{path}: the file is empty: it has no data row")
+        what = "the file is empty: it" if isinstance(name, Path) else "the table is empty: it"
+        raise DataError(f"{name}: {what} has no data row")
     return frame
 
 
@@ -120,7 +144,10 @@ def _open_csv(path: Path) -> pl.LazyFrame:
     return pl.scan_csv(path, infer_schema=False)
 
 
-def _explanation(path: Path, error: BaseException) -> DataError:
+def _explanation(path: Path | str, error: BaseException) -> DataError:
+    reason = str(error).strip().split("\n")[0]
+    if isinstance(path, str):
+        return DataError(f"{path}: not a readable table ({reason})")
     if isinstance(error, pl.exceptions.NoDataError):
         return DataError(f"{path}: the file is empty")
     if path.suffix.lower() == ".csv":
@@ -128,7 +155,6 @@ def _explanation(path: Path, error: BaseException) -> DataError:
             refuse(_unreadable_rows(path))
         except DataError as explained:
             return explained
-    reason = str(error).strip().split("\n")[0]
     return DataError(f"{path}: not a readable {path.suffix[1:].upper()} file ({reason})")
 
 

@@ -1,0 +1,124 @@
+"""Everybody's data, read as the schema says: the lead's rows, each holder's records.
+
+How files are laid out is `payments.challenge`.  Beside a holder's file, `rules.toml` has its own
+rules for the classes of its records; they are applied where the file is read, and of the holder's
+columns only Holder, Id and Class go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from pv4fad.errors import DataError
+from pv4fad.lead.rows import fingerprint
+from pv4fad.payments.challenge import read_partition
+from pv4fad.payments.loading import load_account_classes, load_transactions
+from pv4fad.protocol.match.bank_accounts import BankRecords
+from pv4fad.rules import Rules, read_rules
+from pv4fad.schema import KEY_SEPARATOR, Schema
+from pv4fad.tables.reading import read_records, read_rows
+
+RULES_FILE = "rules.toml"
+
+
+@dataclass(frozen=True)
+class SplitData:
+    """All data of one split, read and checked."""
+
+    rows: pl.DataFrame = field(repr=False)
+    records: Mapping[str, pl.DataFrame] = field(repr=False)
+    """Of each holder: Holder, Id, Class."""
+
+
+def load_rows(schema: Schema, path: Path, *, labels_required: bool) -> pl.DataFrame:
+    """The lead's rows."""
+    if schema.format == "payments":
+        return load_transactions(path, labels_required=labels_required).frame
+    return read_rows(schema, path, labels_required=labels_required).frame
+
+
+def load_holder(schema: Schema, path: Path, holder: str) -> pl.DataFrame:
+    """A holder's records: Holder, Id, Class."""
+    file = path.with_name(RULES_FILE)
+    rules = read_rules(file) if file.is_file() else None
+    return classified(schema, path, holder, rules)
+
+
+def classified(schema: Schema, source: Path, holder: str, rules: Rules | None) -> pl.DataFrame:
+    """Records with the class that the rules give them."""
+    if schema.format == "payments":
+        return load_account_classes(source, schema, rules)
+    return read_records(schema, source, holder=holder, rules=rules).frame
+
+
+def load_holders(schema: Schema, split: Path, holders: Iterable[str]) -> dict[str, pl.DataFrame]:
+    """The records of every holder of a run, in the order of the run."""
+    files, wanted = read_partition(split).accounts, list(holders)
+    if set(files) != set(wanted):
+        raise DataError(
+            f"{split} has the banks {', '.join(files)}; the run has {', '.join(wanted)}"
+        )
+    return {holder: load_holder(schema, files[holder], holder) for holder in wanted}
+
+
+def load_split(schema: Schema, folder: Path) -> SplitData:
+    """The data of all parties in a split; every file is read even if one is bad, so that the error
+    names all problems."""
+    partition = read_partition(folder)
+    problems: list[str] = []
+    records: dict[str, pl.DataFrame] = {}
+    for holder, path in partition.accounts.items():
+        try:
+            records[holder] = load_holder(schema, path, holder)
+        except DataError as error:
+            problems.append(str(error))
+    try:
+        rows = load_rows(schema, partition.transactions, labels_required=partition.labels_required)
+    except DataError as error:
+        problems.append(str(error))
+    if problems:
+        raise DataError("\n".join(problems))
+    return SplitData(rows, records)
+
+
+def bank_records(schema: Schema, records: pl.DataFrame) -> BankRecords:
+    """A holder's records (Holder, Id, Class; each once) as it brings them to a run."""
+    ids = records.select(
+        qualified=pl.concat_str("Holder", "Id", separator=KEY_SEPARATOR).cast(pl.Binary),
+        bare=pl.col("Id").cast(pl.Binary),
+    )
+    classes = records["Class"].cast(pl.Enum(schema.record.classes)).to_physical()
+    return BankRecords(
+        tuple(ids["qualified"]),
+        tuple(ids["bare"]),
+        classes.to_numpy().astype(np.int16),
+        schema,
+        records_fingerprint(records),
+    )
+
+
+def records_fingerprint(records: pl.DataFrame) -> str:
+    """The version of a holder's records: equal if and only if the records are."""
+    return fingerprint(records.sort("Holder", "Id"))
+
+
+def bank_directory(records: Mapping[str, pl.DataFrame]) -> dict[str, str]:
+    """What rows call a bank → the bank, as the banks of a federation make it known."""
+    directory: dict[str, str] = {}
+    for bank, frame in records.items():
+        if frame.is_empty():
+            raise DataError(f"{bank} has no accounts: leave it out of the federation")
+        for name in frame["Holder"].unique().sort():
+            if directory.setdefault(name, bank) != bank:
+                raise DataError(f"{name} is at {directory[name]} and at {bank}: only one can be it")
+    return directory
+
+
+def all_records(schema: Schema, records: Mapping[str, pl.DataFrame]) -> dict[str, BankRecords]:
+    """The records of every bank of a federation on one machine."""
+    return {bank: bank_records(schema, frame) for bank, frame in records.items()}

@@ -1,0 +1,174 @@
+"""The lead's rows as it sees them: who stands on which side, what it knew before them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pv4fad.detection.local_model import LocalModel
+from pv4fad.evidence.questions import EvidenceRows
+from pv4fad.evidence.strata import AccountHistory
+from pv4fad.forest.pairs import AccountIndex
+from pv4fad.hashing.keyed import tree_of
+from pv4fad.protocol.tables import AccountKey, TableAccounts, assign_tables
+from pv4fad.schema import Schema
+from pv4fad.tables.features import FeatureTable, compute_features
+from pv4fad.tables.sides import KEY_COLUMNS, first_dealings, side_keys, structural_columns
+
+_FINGERPRINT_ROWS = 100_000  # at a time
+
+
+def account_index(
+    keys_of_sides: Sequence[pl.DataFrame], n_trees: int
+) -> tuple[pl.DataFrame, AccountIndex]:
+    """The distinct accounts (Holder, Id), and which of them each side of each row has."""
+    sides = pl.concat(keys_of_sides)
+    names = list(KEY_COLUMNS)
+    keys = sides.unique().sort(names)
+    key_of = sides.join(
+        keys.with_row_index("key"), on=names, how="left", nulls_equal=True, maintain_order="left"
+    )["key"].to_numpy()
+    bare_ids = keys["Id"].unique().sort()
+    index = AccountIndex(
+        key_of.astype(np.int64).reshape(len(keys_of_sides), -1).T,
+        keys["Id"].rank("dense").to_numpy().astype(np.int64) - 1,
+        tree_of(bare_ids.cast(pl.Binary).to_list(), n_trees),
+    )
+    return keys, index
+
+
+def inside_federation(keys: pl.DataFrame, directory: Mapping[str, str]) -> NDArray[np.bool_]:
+    """Whether each account may be at a bank that takes part.
+
+    `directory`: what rows call a bank → bank.
+    """
+    # A bank that is unknown may be any of them.
+    holder = keys["Holder"]
+    return (holder.is_null() | holder.is_in(list(directory))).to_numpy()
+
+
+def fingerprint(table: pl.DataFrame) -> str:
+    """SHA-256 of the rows of a table, however its file spells them."""
+    digest = hashlib.sha256(",".join(table.columns).encode())
+    for rows in table.iter_slices(_FINGERPRINT_ROWS):
+        digest.update(rows.write_csv(include_header=False).encode())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class LeadData:
+    """The lead's rows, and what it knows about the federation."""
+
+    schema: Schema
+    rows: pl.DataFrame = field(repr=False)
+    directory: Mapping[str, str]
+    """What rows call a bank → bank."""
+
+    @property
+    def labels(self) -> NDArray[np.int8]:
+        return self.rows[self.schema.rows.label].to_numpy().astype(np.int8)
+
+    def index(self, n_trees: int) -> tuple[pl.DataFrame, AccountIndex]:
+        """The distinct accounts (Holder, Id), and which of them each side of each row has."""
+        return account_index(side_keys(self.schema, self.rows), n_trees)
+
+    def tables(self, keys: pl.DataFrame, n_trees: int) -> dict[str, TableAccounts]:
+        """Which table each account belongs to."""
+        some_unknown = keys["Holder"].null_count() > 0
+        return assign_tables(
+            list(keys.iter_rows()), self.directory, n_trees, broadcast=some_unknown
+        )
+
+
+# Rows to score.
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows in the order given, with what the lead knew before them."""
+
+    ids: pl.Series = field(repr=False)
+    fingerprint: str
+    """Of the rows, without labels."""
+    features: FeatureTable = field(repr=False)
+    keys: Sequence[AccountKey] = field(repr=False)
+    """Each account once."""
+    key_of: NDArray[np.int64] = field(repr=False)  # (rows, sides): numbers into `keys`
+    is_first: NDArray[np.bool_] = field(repr=False)
+    """True if the accounts of the row never dealt with each other before."""
+    stratum: NDArray[np.int64] = field(repr=False)  # (rows, sides)
+    hit: NDArray[np.bool_] = field(repr=False)  # (rows, sides)
+
+    def __len__(self) -> int:
+        return len(self.key_of)
+
+    def key_table(self) -> pl.DataFrame:
+        """The accounts as a table: Holder, Id."""
+        return pl.DataFrame(self.keys, schema=KEY_COLUMNS, orient="row")
+
+    def askable(self, directory: Mapping[str, str]) -> NDArray[np.bool_]:
+        """(rows, sides): whether the account may be at a bank that takes part."""
+        return inside_federation(self.key_table(), directory)[self.key_of]
+
+    def evidence_rows(self, local: LocalModel, directory: Mapping[str, str]) -> EvidenceRows:
+        """As the default model judges them; `directory`: what rows call a bank → bank."""
+        return EvidenceRows(
+            local.score(self.features.values),
+            self.is_first,
+            self.stratum,
+            self.hit,
+            self.key_of,
+            self.askable(directory),
+        )
+
+
+def new_rows(
+    schema: Schema,
+    rows: pl.DataFrame,
+    history: pl.DataFrame,
+    features: FeatureTable | None = None,
+) -> NewRows:
+    """What the lead knows about new rows.
+
+    Features continue from `history`, and events that began there keep their holders.  Labels of
+    the new rows are not looked at.  `features`, if they are known already.
+    """
+    rows = rows.drop(schema.rows.label, strict=False)
+    if features is None:
+        features = compute_features(schema, rows, history)
+    names = structural_columns(schema)
+    known = pl.concat([history.select(names), rows.select(names)], how="vertical_relaxed")
+    of_sides = [keys.tail(rows.height) for keys in side_keys(schema, known)]
+    keys, index = account_index(of_sides, 1)
+    is_first = first_dealings(schema, known)[history.height :]
+    past, account = _account_history(schema, history, rows)
+    return NewRows(
+        rows[schema.rows.id],
+        fingerprint(rows),
+        features,
+        list(keys.iter_rows()),
+        index.key_of,
+        is_first,
+        past.strata(account, is_first),
+        past.hits(account),
+    )
+
+
+def _account_history(
+    schema: Schema, history: pl.DataFrame, new: pl.DataFrame
+) -> tuple[AccountHistory, NDArray[np.int64]]:
+    """What training says about accounts, and which account each side of a new row has."""
+    ids = [side.id for side in schema.sides.values()]
+    both = pl.concat([history.select(ids), new.select(ids)])
+    bare = pl.concat([both[name] for name in ids]).rank("dense").to_numpy().astype(np.int64)
+    account = (bare - 1).reshape(len(ids), -1).T
+    n_accounts = int(account.max(initial=-1)) + 1
+    labels = history[schema.rows.label].to_numpy().astype(np.int8)
+    # Accounts that training has not seen have no history there.
+    past = AccountHistory.of(account[: history.height], labels, n_accounts)
+    return past, account[history.height :]

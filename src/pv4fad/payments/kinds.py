@@ -1,0 +1,38 @@
+"""What the columns of payments hold, besides what columns of any table can hold."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from pv4fad.payments.identity import canonical_account_expr, canonical_bic8_expr
+from pv4fad.tables.columns import Kind
+
+
+def _bic(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
+    return canonical_bic8_expr(cell)
+
+
+def _currency(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
+    return pl.when(cell.str.contains("^[A-Z]{3}$")).then(cell)
+
+
+def _settlement_date(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
+    if isinstance(stored, pl.Date):
+        return cell
+    # A number has lost its leading zeros: 50105 is 2005-01-05.
+    digits = cell.cast(pl.String).str.zfill(6)
+    return pl.concat_str(pl.lit("20"), digits).str.to_date("%Y%m%d", strict=False)
+
+
+ACCOUNT = Kind("account id", pl.String(), clean=canonical_account_expr)
+BIC = Kind("BIC", pl.Categorical(), _bic, "an invalid BIC")
+CURRENCY = Kind(
+    "three-letter currency code", pl.Categorical(), _currency, "no three-letter currency code"
+)
+SETTLEMENT_DATE = Kind(
+    "date (YYMMDD)",
+    pl.Date(),
+    _settlement_date,
+    "an unparsable date (expected YYMMDD)",
+    lambda stored: isinstance(stored, pl.Date) or stored.is_integer(),
+)

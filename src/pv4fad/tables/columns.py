@@ -1,0 +1,156 @@
+"""Columns of a table: what their values are, how they are read from a file or frame, and checked.
+
+A `Kind` carries its own rule, so another package can add kinds (`pv4fad.payments.kinds` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+_PLAUSIBLE_YEARS = (1970, 2199)  # 22-01-05 would otherwise be a day of the year 22
+
+
+def _stripped(text: pl.Expr) -> pl.Expr:
+    return text.str.strip_chars()
+
+
+def _unchanged(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
+    return cell
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the values of a column are; says how they are read and checked."""
+
+    name: str
+    dtype: pl.DataType
+    """In memory."""
+    value: Callable[[pl.Expr, pl.DataType], pl.Expr] = _unchanged
+    """From a cell that is stored as this type; null where the cell is no good."""
+    complaint: str | None = None
+    """Completes the sentence 'n rows have ...' where the value is null and the cell is not."""
+    also_stored_as: Callable[[pl.DataType], bool] = lambda stored: False
+    """Besides as text, which is always allowed; CSV stores text only."""
+    clean: Callable[[pl.Expr], pl.Expr] = _stripped
+    """Text before anything else; what is empty after it counts as no value."""
+    wrong: tuple[tuple[str, Callable[[pl.Expr], pl.Expr]], ...] = ()
+    """Further complaints, with what is true of a value to which they apply."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table; a nullable one may be blank, which is information, not an error."""
+
+    name: str
+    kind: Kind
+    nullable: bool = False
+
+    @property
+    def dtype(self) -> pl.DataType:
+        return self.kind.dtype
+
+
+def is_text(stored: pl.DataType) -> bool:
+    """Whether a column of this type holds text, or nothing at all."""
+    return isinstance(stored, (pl.String, pl.Categorical, pl.Enum, pl.Null))
+
+
+def _timestamp(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
+    if isinstance(stored, pl.Date):
+        return cell.cast(pl.Datetime("us"))
+    if isinstance(stored, pl.Datetime):
+        in_utc = cell.dt.convert_time_zone("UTC") if stored.time_zone else cell
+        return in_utc.dt.replace_time_zone(None)
+    # ISO 8601 puts a T where others put a space; a plain date means its first moment.
+    text = cell.str.replace("T", " ", literal=True)
+    moment = pl.coalesce(
+        text.str.to_datetime(form, time_unit="us", strict=False)
+        for form in ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d")
+    )
+    return pl.when(moment.dt.year().is_between(*_PLAUSIBLE_YEARS)).then(moment)
+
+
+def _finite(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
+    number = cell.cast(pl.Float64, strict=False)
+    return pl.when(number.is_finite()).then(number)
+
+
+def _number_text(text: pl.Expr) -> pl.Expr:
+    """Writers of CSV files write a missing number as NaN."""
+    stripped = _stripped(text)
+    return pl.when(stripped.str.to_lowercase() != "nan").then(stripped)
+
+
+def _as_text(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
+    return cell.cast(pl.String)
+
+
+def _label_text(text: pl.Expr) -> pl.Expr:
+    """Truth values of a frame are words in a CSV file."""
+    return _stripped(text).replace(["true", "True", "false", "False"], ["1", "1", "0", "0"])
+
+
+def _label(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
+    number = cell.cast(pl.Float64, strict=False)
+    return pl.when(number.is_in([0.0, 1.0])).then(number)
+
+
+TEXT = Kind("text", pl.String())
+ID = Kind("id (text or a whole number)", pl.String(), _as_text, None, lambda s: s.is_integer())
+CATEGORY = Kind(
+    "category (text, a whole number, true or false)",
+    pl.String(),
+    _as_text,
+    None,
+    lambda stored: stored.is_integer() or isinstance(stored, pl.Boolean),
+)
+REPEATED_TEXT = Kind("text (repeated)", pl.Categorical())
+TIMESTAMP = Kind(
+    "date and time (YYYY-MM-DD hh:mm:ss)",
+    pl.Datetime("us"),
+    _timestamp,
+    "an unparsable date (expected YYYY-MM-DD hh:mm:ss)",
+    lambda stored: isinstance(stored, (pl.Datetime, pl.Date)),
+)
+NUMBER = Kind(
+    "number",
+    pl.Float64(),
+    _finite,
+    "no finite number",
+    lambda stored: stored.is_numeric(),
+    _number_text,
+)
+AMOUNT = Kind(
+    "amount",
+    pl.Float64(),
+    _finite,
+    "no number",
+    lambda stored: stored.is_numeric(),
+    wrong=(("a negative amount", lambda value: value < 0),),
+)
+LABEL = Kind(
+    "label (0 or 1)",
+    pl.Int8(),
+    _label,
+    "a label other than 0 and 1",
+    lambda stored: stored.is_numeric() or isinstance(stored, pl.Boolean),
+    _label_text,
+)
+
+
+def choice(what: str, choices: Sequence[str], *, width: int = 0) -> Kind:
+    """One of some texts; numbers get zeros in front until they have `width` digits."""
+
+    def value(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
+        return cell.cast(pl.String).str.zfill(width).cast(pl.Enum(choices), strict=False)
+
+    return Kind(
+        what,
+        pl.Enum(choices),
+        value,
+        f"an unknown {what} (known: {', '.join(choices)})",
+        lambda stored: stored.is_integer(),
+    )

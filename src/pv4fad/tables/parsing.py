@@ -1,0 +1,86 @@
+"""From the cells of a file or frame to typed values, and the checks of each column.
+
+A bad cell becomes null, and every check yields a mask of the rows it objects to.  The masks travel
+through the same single pass over the file as the values (a Boolean column costs a bit per row), so
+all problems are known when the file has been read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from pv4fad.tables.columns import Column, is_text
+
+
+@dataclass(frozen=True)
+class Check:
+    """One way in which rows can be bad; `reason` completes the sentence 'n rows have ...'."""
+
+    column: str
+    reason: str
+
+    @property
+    def mask(self) -> str:
+        """The name of the Boolean column that is true where the row is bad."""
+        return f"{self.column}: {self.reason}"
+
+
+def is_readable_as(column: Column, stored: pl.DataType) -> bool:
+    """Whether a table that stores `column` as this type can be read."""
+    return is_text(stored) or column.kind.also_stored_as(stored)
+
+
+def parse(
+    table: pl.LazyFrame, columns: Sequence[Column], further: Sequence[str] = ()
+) -> tuple[pl.LazyFrame, list[Check]]:
+    """The table with typed columns, then the further ones as stored, then one mask per check."""
+    stored = table.collect_schema()
+    cells = [_cell(column, stored[column.name]) for column in columns]
+    values = [
+        column.kind.value(pl.col(column.name), _as_cell(stored[column.name]))
+        .cast(column.dtype)
+        .alias(_value_name(column))
+        for column in columns
+    ]
+    masks = [
+        (check, mask.fill_null(value=False).alias(check.mask))
+        for column in columns
+        for check, mask in _checks(column)
+    ]
+    typed = [pl.col(_value_name(column)).alias(column.name) for column in columns]
+    # One stage per step, so that the masks re-use the parsed values.
+    cleaned = table.select(*cells, *further).with_columns(values)
+    staged = cleaned.select(*typed, *further, *(mask for _, mask in masks))
+    return staged, [check for check, _ in masks]
+
+
+def _value_name(column: Column) -> str:
+    return f"{column.name} (typed)"
+
+
+def _as_cell(stored: pl.DataType) -> pl.DataType:
+    return pl.String() if is_text(stored) else stored
+
+
+def _cell(column: Column, stored: pl.DataType) -> pl.Expr:
+    """The cell with blank text, and NaN in a column of numbers, as null."""
+    cell = pl.col(column.name)
+    if not is_text(stored):
+        return cell.fill_nan(None) if stored.is_float() else cell
+    text = column.kind.clean(cell.cast(pl.String))
+    return pl.when(text != "").then(text).alias(column.name)
+
+
+def _checks(column: Column) -> list[tuple[Check, pl.Expr]]:
+    cell, value = pl.col(column.name), pl.col(_value_name(column))
+    kind = column.kind
+    checks = []
+    if not column.nullable:
+        checks.append((Check(column.name, "no value"), cell.is_null()))
+    if kind.complaint is not None:
+        checks.append((Check(column.name, kind.complaint), value.is_null() & cell.is_not_null()))
+    checks += [(Check(column.name, reason), wrong(value)) for reason, wrong in kind.wrong]
+    return checks

@@ -1,0 +1,161 @@
+"""Claims about schemas: what is written is what is read, and each mistake is named by its key."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pv4fad import schema as module
+from pv4fad.errors import DataError, ParameterError
+from pv4fad.schema import MOST_CLASSES, MOST_SIDES, Schema, read_schema, schema_of
+
+EXAMPLE = (module.__doc__ or "").split("public.\n")[1].split("\nThe *lead*")[0]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "schema.toml"
+
+
+def written(path: Path, *changes: tuple[str, str]) -> Schema:
+    """The schema of the docstring, with texts replaced."""
+    text = EXAMPLE
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    path.write_text(text)
+    return read_schema(path)
+
+
+def test_the_example_of_the_docstring_is_a_schema(path: Path) -> None:
+    schema = written(path)
+    assert schema.name == "claims"
+    assert schema.side_names == ("patient", "doctor")
+    assert schema.sides["doctor"].holder == "Hospital"
+    assert schema.rows.numbers == ("Amount", "Days")
+    assert schema.record.classes == ("ordinary", "watch", "blocked")
+
+
+def test_equal_schemas_and_no_others_have_one_digest(path: Path, tmp_path: Path) -> None:
+    schema = written(path)
+    assert written(path).digest == schema.digest
+    again = Schema.model_validate_json(schema.model_dump_json())
+    assert (again, again.digest) == (schema, schema.digest)
+    changes = [
+        ("watch", "look"),
+        ("PatientId", "Patient"),
+        ('"Amount", "Days"', '"Days", "Amount"'),
+        ('classes = ["ordinary", "watch"', 'classes = ["watch", "ordinary"'),
+    ]
+    digests = {written(path, change).digest for change in changes}
+    assert len(digests | {schema.digest}) == len(changes) + 1
+
+
+def test_rules_survive_a_round_trip_with_one_digest(path: Path) -> None:
+    rules = '[[record.rules]]\nclass = "watch"\ncolumn = "Since"\nabove = 2020-01-01\n'
+    schema = written(path, ('"blocked"]', '"blocked"]\n' + rules))
+    again = Schema.model_validate_json(schema.model_dump_json())
+    assert (again, again.digest) == (schema, schema.digest)
+
+
+def test_kinds_group_classes(path: Path) -> None:
+    schema = written(path, ('"blocked"]', '"blocked"]\nkinds = { flagged = ["blocked", "watch"] }'))
+    assert schema.record.kind_names == ("flagged",)
+    assert schema.record.kind_of("watch") == "flagged"
+    assert schema.record.kind_of("ordinary") == "ordinary"
+    assert schema.atoms(None) == schema.record.classes
+    assert schema.atoms("class") == ("ordinary", "flagged")
+    assert schema.atoms("ordinary") == ("flagged",)
+    assert schema.atom_of_class("class") == (0, 1, 1)
+    assert schema.atom_of_class("ordinary") == (-1, 0, 0)
+
+
+RULE = '"blocked"]\n[[record.rules]]\ncolumn = "Rating"\nis = 1\nclass = '
+WRONG = [
+    (('name = "claims"', ""), ": name: Field required"),
+    (('name = "claims"', 'name = "our claims"'), ": name: "),
+    (("[rows]", "[row]"), ": row"),
+    (("[record]", "[records]"), ": record: Field required"),
+    (("[rows]", "extra = 1\n[rows]"), ": extra: "),
+    (('id = "ClaimId"', ""), ": rows: id: Field required"),
+    (('id = "ClaimId"', "id = 3"), ": rows: id: "),
+    (('id = "ClaimId"', 'id = ""'), ": rows: id: "),
+    (('id = "ClaimId"', 'id = "Submitted"'), ": rows: id, time and label must be different"),
+    (('"Amount", "Days"', '"Amount", "Amount"'), ": rows: a column is listed twice in numbers"),
+    (('"Amount", "Days"', '"Amount", "Kind"'), ": rows: a column is listed twice in numbers"),
+    (('"Amount", "Days"', '"Fraud"'), "rows: 'Fraud' is the id, time or label, not a feature"),
+    (("numbers = [", 'features = "f:g"\nnumbers = ['), "rows: give features, or numbers"),
+    (("numbers = [", 'features = "f g"\nnumbers = ['), "rows: features: "),
+    (("numbers = [", "number = ["), "rows: number: "),
+    (("numbers = [", 'event = "Kind"\nnumbers = ['), "rows.event: 'Kind' is used for something"),
+    (("numbers = [", 'event = "DoctorId"\nnumbers = ['), "rows.event: 'DoctorId' is used for"),
+    (("numbers = [", "history = 7\nnumbers = ["), "rows: history: "),
+    (("[sides.doctor]", "[sides.patient]"), "patient"),
+    (("[sides.doctor]", '[sides."a doctor"]'), "sides.a doctor"),
+    (("DoctorId", "PatientId"), "sides: each side needs an id column of its own"),
+    (("DoctorId", "Amount"), "sides: 'Amount' is used for something else in rows"),
+    (('id = "DoctorId"', ""), "sides.doctor: id: Field required"),
+    (('id = "DoctorId"', 'id = "DoctorId"\nleg = "last"'), "sides.doctor.leg: needs rows.event"),
+    (('id = "DoctorId"', 'id = "DoctorId"\nleg = "second"'), "sides.doctor: leg: "),
+    (('id = "DoctorId"', 'id = "DoctorId"\nnamespace = "d"'), "namespaces: give sides.*.namespace"),
+    (('holder = "Hospital"', 'holder = "Days"'), "sides.patient.holder: 'Days' is used for"),
+    (('holder = "Hospital"', 'holder = "DoctorId"'), "sides.patient.holder: 'DoctorId' is used"),
+    (('id = "Person"', 'id = "Class"'), "record: id, holder, namespace and column must be"),
+    (('id = "Person"', 'id = "Person"\nnamespace = "Role"'), "namespaces: give sides.*.namespace"),
+    (('"ordinary", "watch", "blocked"', '"ordinary"'), "record: classes: "),
+    (('"watch", "blocked"', '"watch", "watch"'), "record.classes: each class must have a differ"),
+    (('"watch", "blocked"', '"watch", "a:b"'), "record: classes.2: "),
+    (('"blocked"]', '"blocked"]\nkinds = { k = ["watch"] }'), "record.kinds must list each class"),
+    (
+        ('"blocked"]', '"blocked"]\nkinds = { ordinary = ["watch", "blocked"] }'),
+        "record.kinds: no kind is empty or called 'ordinary'",
+    ),
+    (('"blocked"]', RULE + '"wach"'), "rule 1 (class 'wach'): there is no such class"),
+    (('"blocked"]', RULE + '"watch"\nof = 1'), "record.rules: rule 1: of: "),
+    (("[record]", "[record"), "schema.toml: "),
+]
+
+
+@pytest.mark.parametrize(("change", "error"), WRONG)
+def test_a_wrong_schema_gets_one_clear_error(
+    path: Path, change: tuple[str, str], error: str
+) -> None:
+    with pytest.raises(ParameterError) as refusal:
+        written(path, change)
+    assert str(refusal.value).startswith(f"{path}: ")
+    assert error in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+def content(n_sides: int, n_classes: int) -> dict[str, Any]:
+    return {
+        "name": "many",
+        "rows": {"id": "Id", "time": "Time"},
+        "sides": {f"side{k}": {"id": f"Id{k}"} for k in range(n_sides)},
+        "record": {"classes": [f"class {k}" for k in range(n_classes)]},
+    }
+
+
+def test_there_are_bounds_on_sides_and_classes() -> None:
+    assert schema_of(content(MOST_SIDES, MOST_CLASSES)).n_sides == MOST_SIDES
+    for wrong in [(0, 2), (MOST_SIDES + 1, 2), (1, 1), (1, MOST_CLASSES + 1)]:
+        with pytest.raises(ParameterError, match=r"schema: (sides|record: classes)"):
+            schema_of(content(*wrong))
+
+
+def test_rows_need_a_feature() -> None:
+    wrong = content(1, 2)
+    wrong["rows"]["history"] = False
+    with pytest.raises(ParameterError, match="schema: rows: there is no feature"):
+        schema_of(wrong)
+
+
+def test_an_absent_file_is_named(path: Path) -> None:
+    with pytest.raises(DataError, match=r"schema\.toml: not found"):
+        read_schema(path)
+
+
+@pytest.mark.parametrize("part", [{"rows": 1}, {"record": [1]}, {"sides": {"a": 1}}])
+def test_a_part_that_is_no_table_is_refused(part: dict[str, object]) -> None:
+    with pytest.raises(ParameterError, match="must be a table of keys and values"):
+        schema_of(content(1, 2) | part)

@@ -261,6 +261,18 @@ def test_a_function_computes_the_features_instead(call):
     assert given.names == ("Amount",)
 
 
+def test_a_function_does_not_see_labels(monkeypatch):
+    module = ModuleType("clinic_features")
+    module.features = lambda rows, history: pl.DataFrame(
+        {"n": [len({"Label"} & {*rows.columns, *history.columns})] * rows.height}
+    )
+    monkeypatch.setitem(sys.modules, "clinic_features", module)
+    own = schema(2, numbers=(), categories=(), features="clinic_features:features")
+    labelled = _claims(Label=[0, 1, 0])
+    for history in (labelled, _claims()):
+        assert compute_features(own, labelled, history).values.tolist() == [[0], [0], [0]]
+
+
 @pytest.mark.parametrize(
     ("result", "message"),
     [

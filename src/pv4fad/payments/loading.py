@@ -70,13 +70,17 @@ def load_transactions(
 
 
 def load_accounts(
-    path: Path, *, on_bad_rows: OnBadRows = "raise", further_columns: Sequence[str] = ()
+    source: Path | pl.DataFrame,
+    *,
+    on_bad_rows: OnBadRows = "raise",
+    further_columns: Sequence[str] = (),
 ) -> AccountTable:
-    """Load a bank's file, .csv or .parquet; listed twice with one flag, an account counts once.
+    """Load a bank's file, .csv or .parquet, or frame; listed twice with one flag, an account counts
+    once.
 
     `further_columns`: columns of the bank's own, for its rules; as they are stored.
     """
-    sheet = read_sheet(path, ACCOUNT_COLUMNS, further=further_columns)
+    sheet = read_sheet(source, ACCOUNT_COLUMNS, further=further_columns, name="the accounts")
     flag = pl.col("Flags").to_physical()
     conflicting = (
         sheet.rows.with_columns(Flags=pl.when(~sheet.bad_rows()).then("Flags"))
@@ -98,7 +102,9 @@ def load_accounts(
     return AccountTable(frame, replace(report, n_repeated=listed.height - frame.height))
 
 
-def load_account_classes(path: Path, schema: Schema, rules: Rules | None = None) -> pl.DataFrame:
+def load_account_classes(
+    source: Path | pl.DataFrame, schema: Schema, rules: Rules | None = None
+) -> pl.DataFrame:
     """A bank's accounts with the class that its rules, or those of the schema, give them.
 
     Holder, Id, Class; the bank's other columns do not go on.
@@ -107,11 +113,13 @@ def load_account_classes(path: Path, schema: Schema, rules: Rules | None = None)
     chosen.check_classes(schema.record.classes)
     named = {column.name for column in ACCOUNT_COLUMNS}
     own = [name for name in chosen.columns if name not in named]
-    frame = load_accounts(path, further_columns=own).frame
+    frame = load_accounts(source, further_columns=own).frame
     try:
         classes = chosen.classes_of(frame, schema.record.classes)
     except DataError as error:
-        raise DataError(f"{path}: {error}") from None
+        raise DataError(
+            f"{source if isinstance(source, Path) else 'the accounts'}: {error}"
+        ) from None
     return frame.select(Holder=pl.col("Bank").cast(pl.String), Id="Account", Class=classes)
 
 

@@ -76,7 +76,7 @@ def test_measured_noise_of_the_match_circuit_stays_below_its_bound(modulus, monk
     second = np.concatenate(
         [np.zeros(ring.degree - FEW_ACCOUNTS, np.uint64), second[:FEW_ACCOUNTS]]
     )
-    atoms = rng.integers(0, 2, (2, 1, ring.degree)).astype(np.int16)
+    atoms = rng.integers(0, 2, (2, ring.degree)).astype(np.int16)
     layers = []
     for words, of_layer in zip((first, second), atoms, strict=True):
         planes = encrypt_planes(PlanesJob(keys.secret, words, LENGTH))

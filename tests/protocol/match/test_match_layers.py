@@ -50,13 +50,12 @@ def make_block(keys, rng: np.random.Generator) -> tuple[MatchBlock, np.ndarray]:
     occupied = layers_of(in_bin)
     words = CODE.encode(rng.integers(0, 2**64, occupied.size, np.uint64))
     words = words.reshape(occupied.shape) * occupied
-    families = rng.integers(0, 2, (len(words), 2, n_bins)) + np.array([0, 2])[:, np.newaxis]
-    atoms = np.where(occupied[:, np.newaxis] == 1, families, -1).astype(np.int16)
+    atoms = np.where(occupied == 1, rng.integers(0, N_ATOMS, words.shape), -1).astype(np.int16)
     held = words[rng.integers(0, len(words), n_bins), np.arange(n_bins)]
     held[1::3] = CODE.encode(rng.integers(0, 2**64, len(held[1::3]), np.uint64))
     held[2::3] = 0
     equal = (words == held) & (held != 0)
-    truth = [((atoms == k).any(axis=1) & equal).sum(axis=0) for k in range(N_ATOMS)]
+    truth = [((atoms == k) & equal).sum(axis=0) for k in range(N_ATOMS)]
     planes = encrypt_planes(PlanesJob(keys.secret, held, CODE.length))
     return MatchBlock(planes, words, atoms), np.array(truth)
 
@@ -100,6 +99,6 @@ def test_one_block_or_two_in_any_number_of_parts_give_the_plain_join(keys):
 def test_a_bank_without_accounts_has_nothing_to_add(keys):
     n_bins = keys.public.ring.degree
     planes = encrypt_planes(PlanesJob(keys.secret, np.zeros(n_bins, np.uint64), CODE.length))
-    empty = MatchBlock(planes, np.zeros((0, n_bins), np.uint64), np.zeros((0, 1, n_bins), np.int16))
+    empty = MatchBlock(planes, np.zeros((0, n_bins), np.uint64), np.zeros((0, n_bins), np.int16))
     sums = sums_of(keys, WorkerPool(0), empty, empty)
     assert sums == [[(None,) * N_ATOMS]] * 2

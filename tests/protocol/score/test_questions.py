@@ -124,15 +124,13 @@ RELEASED_MIXED = {"seed": 7, "n_banks": 2, "mode": "mixed", "n_sets": 2, "model"
 
 
 @pytest.mark.parametrize("options", [RELEASED, RELEASED_MIXED])
-def test_bits_about_sets_of_flags_equal_the_flags_of_the_records(options):
-    """A record has another atom besides its flag, which nothing is asked about."""
+def test_bits_about_sets_of_classes_equal_the_classes_of_the_records(options):
     world = again(trained(**options))
     case = rows_of(world.case, slice(0, TRAIN_ROWS))
     keys = scoring_input(world, case).keys
-    assert [len(family.atoms) for family in case.forest.schema.families] == [11, 2]
-    flag = case.atoms()[np.unique(case.accounts.key_of), 0]
-    assert {-1, 0} < set(flag)
-    expected = [trusted_bits(flag, one.atoms, absent=one.absent) for one in OF_FLAGS]
+    found = case.atoms()[np.unique(case.accounts.key_of)]
+    assert {-1, 0} < set(found)
+    expected = [trusted_bits(found, one.atoms, absent=one.absent) for one in OF_FLAGS]
     for turn in range(len(OF_FLAGS)):
         set_of = (np.arange(len(keys)) + turn) % len(OF_FLAGS)
         bits = world.federation.ask(world.parameters.run_id, Round(keys, OF_FLAGS, set_of))

@@ -17,6 +17,6 @@ def test_every_option_of_training_has_a_line_with_its_default():
     for name, field in TrainingOptions.model_fields.items():
         default = "required" if field.is_required() else field.default
         (line,) = [
-            one for one in page.split("## Private")[0].splitlines() if f"| `{name}` |" in one
+            one for one in page.split("## Schema")[0].splitlines() if f"| `{name}` |" in one
         ]
         assert str("none" if default is None else default) in line

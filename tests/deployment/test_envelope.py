@@ -143,5 +143,5 @@ def test_a_federation_is_named_by_its_keys_and_complete_with_all_roles():
     assert federation_id(cards.values()) == federation_id(reversed(cards.values()))
     with pytest.raises(DataError, match="the card of the aggregator is missing"):
         require_complete({name: one for name, one in cards.items() if name != "aggregator"})
-    with pytest.raises(DataError, match="both declare accounts of BIC AAAAGB2L"):
+    with pytest.raises(DataError, match="both declare accounts of AAAAGB2L"):
         require_complete(cards | {"bank-b": card("bank-b")})

@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import contextmanager
 
+import polars as pl
 import pytest
 from tests.kit.in_threads import transactions_of, write_data
 from tests.kit.small_federation import PASSPHRASE
@@ -95,6 +96,26 @@ def test_an_alert_share_that_cannot_be_is_found_before_a_run(parties, pv4fad, li
     code, output = pv4fad("party", "check", parties[0] / "s")
     assert code in (1, 2)
     assert unwrapped(expected) in unwrapped(output)
+
+
+def test_a_bank_alone_is_told_how_many_accounts_each_class_has(parties, pv4fad):
+    """As its rules decide; nothing of it is on the card."""
+    root, accounts = parties
+    flags = pl.read_csv(accounts, infer_schema=False)["Flags"].str.zfill(2)
+    output = unwrapped(pv4fad("party", "check", root / "b")[1])
+    n_frozen = (flags == "07").sum()
+    assert n_frozen > 0
+    assert unwrapped(f"{len(flags):,} accounts: {(flags == '00').sum():,} ordinary") in output
+    assert unwrapped(f", {n_frozen:,} frozen,") in output
+    (accounts.parent / "rules.toml").write_text(
+        '[[rules]]\nclass = "frozen"\ncolumn = "Name"\nmissing = false\n'
+    )
+    output = unwrapped(pv4fad("party", "check", root / "b")[1])
+    n_named = pl.read_csv(accounts, infer_schema=False)["Name"].is_not_null().sum()
+    assert unwrapped(f", {n_named:,} frozen,") in output
+    for folder in "as":
+        assert "frozen" not in pv4fad("party", "check", root / folder)[1]
+    assert "frozen" not in (root / "b" / "card.json").read_text()
 
 
 def test_secrets_are_for_their_owner_only_and_not_in_the_card(parties):

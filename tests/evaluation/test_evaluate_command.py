@@ -162,7 +162,7 @@ def test_absent_labels_are_named_before_the_work(run, tables, tmp_path, pv4fad, 
     file = data / "scenario01" / "test" / "swift" / "swift_transaction_test_dataset.csv"
     pl.read_csv(file, infer_schema=False).drop("Label").write_csv(file)
     for options in ((), ("--joined",)):
-        assert "the test split has no column Label" in refusal(pv4fad, run, data, *options)
+        assert "the test split has no labels" in refusal(pv4fad, run, data, *options)
 
 
 def test_a_period_without_anomalies_is_named(run, tables, tmp_path, pv4fad):

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from pv4fad.errors import DataError
-from pv4fad.payments.schema import ACCOUNT_SCHEMA, TRANSACTION_SCHEMA
+from pv4fad.payments.schema import TRANSACTION_SCHEMA
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 
 PAGE = Path(__file__).parents[2] / "docs" / "use" / "quickstart.md"
@@ -55,12 +55,13 @@ def test_own_files_are_loaded(after, tmp_path):
     tables.train.transactions.write_csv(tmp_path / "known.csv", **dates)
     tables.test.transactions.drop("Label").write_csv(tmp_path / "new.csv", **dates)
     for bank, accounts in tables.accounts.items():
-        accounts.write_csv(tmp_path / f"{bank}.csv")
+        (tmp_path / bank).mkdir()
+        accounts.write_csv(tmp_path / bank / "accounts.csv")
     known, new, banks = after["load"](tmp_path)
     assert known.schema == TRANSACTION_SCHEMA
     assert "Label" not in new.columns
     assert list(banks) == ["bank01", "bank02", "bank03"]
-    assert all(frame.schema == ACCOUNT_SCHEMA for frame in banks.values())
+    assert all(frame.equals(after["records"][bank]) for bank, frame in banks.items())
 
 
 def test_every_party_has_a_store_and_epsilon_is_spent(after):
@@ -70,8 +71,8 @@ def test_every_party_has_a_store_and_epsilon_is_spent(after):
     assert model.stores["bank02"].keys("permanent/ledger/")
 
 
-def test_refresh_needs_the_accounts_of_all_banks(after):
-    accounts = dict(after["tables"].accounts)
-    del accounts["bank02"]
-    with pytest.raises(DataError, match="give the accounts of bank01, bank02, bank03"):
-        after["model"].refresh(accounts)
+def test_refresh_needs_the_records_of_all_banks(after):
+    records = dict(after["records"])
+    del records["bank02"]
+    with pytest.raises(DataError, match="give the records of bank01, bank02, bank03"):
+        after["model"].refresh(records)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pv4fad.errors import DataError
+from pv4fad.errors import DataError, ParameterError
 from pv4fad.lead.rows import fingerprint
 from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.loading import load_account_classes, load_transactions
@@ -46,6 +46,11 @@ def load_holder(schema: Schema, path: Path, holder: str) -> pl.DataFrame:
     """A holder's records: Holder, Id, Class."""
     file = path.with_name(RULES_FILE)
     rules = read_rules(file) if file.is_file() else None
+    if rules is not None:
+        try:
+            rules.check_classes(schema.record.classes)
+        except ParameterError as error:
+            raise ParameterError(f"{file}: {error}") from None
     return classified(schema, path, holder, rules)
 
 

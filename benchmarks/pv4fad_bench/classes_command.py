@@ -23,6 +23,7 @@ from pv4fad_bench.commands import (
     Workers,
     whole_numbers,
 )
+from pv4fad_bench.harness import Phase
 
 
 def command(
@@ -51,6 +52,11 @@ def command(
         fail(WRONG, 1)
 
 
+def _seconds(*phases: Phase) -> str:
+    wall_s, cpu_s = sum(one.wall_s for one in phases), sum(one.cpu_s for one in phases)
+    return f"{wall_s:.1f} ({cpu_s:.1f})"
+
+
 def _print(report: ClassesReport) -> None:
     points = report.points
     workload = points[0].workload
@@ -70,10 +76,9 @@ def _print(report: ClassesReport) -> None:
     table.add_section()
     for phase in points[0].phases:
         table.add_row(
-            f"{phase}, wall s", *(f"{point.phases[phase].wall_s:.1f}" for point in points)
+            f"{phase}, wall s (CPU s)", *(_seconds(point.phases[phase]) for point in points)
         )
-    add("all, wall s", lambda point: f"{sum(one.wall_s for one in point.phases.values()):.1f}")
-    add("all, CPU s", lambda point: f"{sum(one.cpu_s for one in point.phases.values()):.1f}")
+    add("all, wall s (CPU s)", lambda point: _seconds(*point.phases.values()))
     table.add_section()
     add("training, bytes", lambda point: size_text(point.train_bytes))
     add("scoring, bytes", lambda point: size_text(point.score_bytes))

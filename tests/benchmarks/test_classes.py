@@ -6,7 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from pv4fad.cli.main import app
-from pv4fad.protocol.parameters import LOG2_DISTANCE
+from pv4fad.errors import ParameterError
+from pv4fad.hashing.table_size import TableLayout
+from pv4fad.protocol.parameters import LOG2_DISTANCE, RunParameters
 from pv4fad_bench.evidence_workload import EvidenceWorkload
 
 SMALL = ["--pns-accounts", "1500", "--bank-accounts", "1200", "--workers", "0"]
@@ -35,7 +37,7 @@ def test_every_class_has_its_counts_and_its_round_and_results_are_right(tmp_path
     # A bit of an account costs the same whatever it is about, and there is a round for each class.
     assert many["score_bytes"] == pytest.approx(few["score_bytes"] * 5 / 2, rel=0.01)
     assert many["train_bytes"] > few["train_bytes"]
-    for line in ("rounds of a scoring", "match, wall s", "training, bytes", "equal"):
+    for line in ("rounds of a scoring", "match, wall s (CPU s)", "training, bytes", "equal"):
         assert line in result.output
 
 
@@ -54,7 +56,18 @@ def test_numbers_of_classes_that_records_cannot_have_are_refused(classes):
     assert "--classes" in result.output
 
 
-def test_the_most_classes_keep_the_bounds_of_a_run():
-    parameters = EvidenceWorkload(20_000, 20_000, n_classes=32).parameters()
+def parameters_of(n_classes, n_accounts):
+    """Of a run with one bank, without generating so many accounts."""
+    small = EvidenceWorkload(1000, 1000, n_classes=n_classes).parameters()
+    layout = TableLayout.for_accounts(n_accounts, 1, n_tables=1)
+    table = small.tables[0].model_copy(update={"layout": layout})
+    return RunParameters(**small.model_dump(exclude={"tables"}), tables=(table,))
+
+
+def test_the_most_classes_keep_the_bounds_of_a_run_up_to_a_number_of_accounts():
+    parameters = parameters_of(32, 700_000)
     assert parameters.sizes.n_sets == parameters.sizes.n_atoms == 32
     assert parameters.log2_distance < LOG2_DISTANCE
+    with pytest.raises(ParameterError, match=r"use fewer kinds \(now n_atoms = 32\)"):
+        parameters_of(32, 1_000_000)
+    assert parameters_of(4, 1_000_000).log2_distance < LOG2_DISTANCE

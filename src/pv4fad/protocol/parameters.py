@@ -147,7 +147,11 @@ class RunParameters(ValidatedModel):
             raise ParameterError(
                 f"plain_modulus {self.plain_modulus}: sanitised ciphertexts are within "
                 f"2^{self.log2_distance:.1f} of uniform, above 2^{LOG2_DISTANCE:.0f}: "
-                "lower the bound, or use more trees"
+                + (
+                    f"use fewer kinds (now n_atoms = {self.sizes.n_atoms}), accounts or banks"
+                    if self.mode == "counts"
+                    else "lower the bound, or use more trees"
+                )
             )
         return self
 

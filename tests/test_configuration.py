@@ -16,7 +16,5 @@ def test_every_option_of_training_has_a_line_with_its_default():
     page = configuration_reference()
     for name, field in TrainingOptions.model_fields.items():
         default = "required" if field.is_required() else field.default
-        (line,) = [
-            one for one in page.split("## Schema")[0].splitlines() if f"| `{name}` |" in one
-        ]
+        (line,) = [one for one in page.split("## Schema")[0].splitlines() if f"| `{name}` |" in one]
         assert str("none" if default is None else default) in line

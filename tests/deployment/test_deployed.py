@@ -76,7 +76,9 @@ def test_killed_bank_and_killed_hub_change_nothing(tmp_path):
     assert result.all_equal
     assert {found.what for found in result.exact} >= {"counts", "bits", "alerts", "scores"}
     output = deployment.log(PAYMENT_NETWORK).read_text()
-    assert re.search(r"[1-9]\d* alerts, [1-9]\d* of them made or raised by a bank's\s+answer", output)
+    assert re.search(
+        r"[1-9]\d* alerts, [1-9]\d* of them made or raised by a bank's\s+answer", output
+    )
     for bank in BANKS:
         assert len(deployment.ledger(bank).expenses) == 1
     assert not left_behind(tmp_path)

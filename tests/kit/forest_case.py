@@ -81,7 +81,8 @@ def make_case(
     for bare in range(n_bare - 3):  # the last three are at no bank
         banks = range(n_banks) if bare < 3 else [int(home[bare])]
         for bank in banks:
-            records[bank, bare] = int(rng.integers(N_CLASSES))
+            some_class = int(rng.integers(N_CLASSES))
+            records[bank, bare] = some_class if rng.random() < 0.7 else 0
     keys = [(bank, bare) for bare in range(n_bare) for bank in (*range(n_banks), OUTSIDER)]
     keys += [(UNKNOWN, bare) for bare in range(3, n_bare)]
     number = {key: index for index, key in enumerate(keys)}

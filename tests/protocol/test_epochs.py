@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.kit.class_world import ClassWorld, class_records, trained_class_world
+from tests.kit.class_world import ClassWorld, trained_class_world
 from tests.kit.recording import Recording, kinds_kept, record
 from tests.kit.scoring_worlds import again
 from tests.kit.views import envelope
@@ -72,7 +72,7 @@ def test_after_a_bank_changed_its_records_a_new_match_tells(world):
     before = world.true_bits(everybody(world), ASKED)
     world = replace(world, records={key: (atom + 1) % 3 for key, atom in world.records.items()})
     for bank, party in enumerate(world.federation.banks):
-        changed = class_records(world.records, bank)
+        changed = world.bank_records(bank)
         party.replace_records(replace(changed, fingerprint="version 2"))
     with pytest.raises(DataError, match="bank01: the account file is not the one"):
         match_accounts(world, world.account_keys, replace=False)

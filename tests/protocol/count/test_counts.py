@@ -108,7 +108,7 @@ def test_proposals_that_do_not_fit_the_model_are_refused():
     fields = {name: getattr(parameters, name) for name in RunParameters.model_fields}
     for change, message in (
         ({"counted": None}, "needs counted and absent"),
-        ({"absent": "ordinary"}, "sizes"),
+        ({"absent": "ordinary", "counted": "coarse"}, "sizes"),
         ({"counted": "coarse"}, "sizes"),
         ({"mode": "sealed"}, "mode counts only"),
     ):

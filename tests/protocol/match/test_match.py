@@ -31,7 +31,7 @@ def plain_join(run: Recording, bank: int, table_id: str) -> np.ndarray:
     for key, where in zip(table.keys, table.bins, strict=True):
         owner, bare = world.case.keys[key]
         if owner in (bank, UNKNOWN) and (bank, bare) in world.case.records:
-            joined[list(world.case.records[bank, bare]), where] = 1
+            joined[world.case.records[bank, bare], where] = 1
     return joined
 
 

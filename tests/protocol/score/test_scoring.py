@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.kit.forest_case import N_CLASSES
 from tests.kit.recording import kinds_kept
 from tests.kit.scoring_worlds import TRAIN_ROWS, again, expected_votes, rows_of, trained
 from tests.kit.world import (
@@ -17,7 +18,6 @@ from tests.kit.world import (
 )
 
 from pv4fad.errors import OrderError
-from pv4fad.payments.schema import FLAG_CODES
 from pv4fad.protocol.score.inputs import AskedSet, Round
 from pv4fad.protocol.score.state import EncryptedLabelShares, OpenedSets, SetMasks
 
@@ -94,12 +94,8 @@ def test_a_batch_without_transactions_and_one_that_asks_no_bank(one_bank):
 
 
 def changed_records(world: World) -> dict:
-    """Every account gets another flag and another slot value."""
-    n_flags = len(FLAG_CODES)
-    return {
-        key: ((flag + 1) % n_flags, 2 * n_flags + 1 - slot)
-        for key, (flag, slot) in world.case.records.items()
-    }
+    """Every account gets another class."""
+    return {key: (atom + 1) % N_CLASSES for key, atom in world.case.records.items()}
 
 
 def test_after_a_new_match_the_labels_are_sent_anew_under_new_keys(world):

@@ -14,7 +14,7 @@ from tests.kit.in_threads import PAPER, ThreadFederation, transactions_of, write
 from tests.kit.message_count import count_messages
 from tests.kit.small_federation import small_tables
 
-from pv4fad.cli.learned import VOTES_TELL, learned_lines
+from pv4fad.cli.console import VOTES_TELL, learned_lines
 from pv4fad.deployment.envelope import Correspondence, Fragment
 from pv4fad.deployment.job_notes import abandon
 from pv4fad.deployment.jobs import NetworkMember

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from tests.kit.small_federation import PASSPHRASE, telling_tables
 
-from pv4fad.cli.learned import VOTES_TELL
+from pv4fad.cli.console import VOTES_TELL
 from pv4fad.cli.main import main
 from pv4fad.errors import ParameterError
 from pv4fad.lead.score import checked_share

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
+from pv4fad.cli.options import AsJson, RunPath, Scenario
 from pv4fad.errors import ParameterError
 from pv4fad.evaluation.evaluate import ALONE, JOINED, Detector, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
@@ -53,7 +54,7 @@ Joined = Annotated[
 
 
 def command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    run: RunPath,
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The data that was scored, with labels.")
     ],
@@ -66,10 +67,8 @@ def command(
             metavar="FILE", help="Write the precision-recall curves to this new SVG file."
         ),
     ] = None,
-    scenario: Annotated[
-        str | None, typer.Option(help="Which scenario, if DIR has several.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    scenario: Scenario = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare a run's predictions with the labels of the test split of DIR.
 

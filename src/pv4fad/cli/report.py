@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from pv4fad.cli.console import out
 from pv4fad.cli.evaluate import Joined, Predictions
-from pv4fad.cli.federation_key import federation_passphrase
+from pv4fad.cli.options import Scenario, federation_passphrase
 from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.files import require_new_file
@@ -34,9 +34,7 @@ def command(
     ),
     predictions: Predictions = None,
     joined: Joined = False,
-    scenario: Annotated[
-        str | None, typer.Option(help="Which scenario, if DIR has several.")
-    ] = None,
+    scenario: Scenario = None,
     key_file: Annotated[
         Path | None,
         typer.Option(

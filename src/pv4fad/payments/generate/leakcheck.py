@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from pv4fad.payments.features import compute_features
 from pv4fad.payments.features.payment_log import column_codes
-from pv4fad.payments.generate.settings import Difficulty
-from pv4fad.payments.generate.tables import GeneratedTables
+from pv4fad.payments.generate.tables import Difficulty, GeneratedTables
 from pv4fad.payments.schema import LABEL, NO_FLAG, TRANSACTION_COLUMNS
 
 _delay = (pl.col("SettlementDate") - pl.col("Timestamp").dt.date()).dt.total_days()

@@ -12,7 +12,6 @@ from tests.kit.report_page import FIGURES
 from pv4fad.cli.demo import MARK, steps
 from pv4fad.cli.main import main
 from pv4fad.run.scoring_record import read_record
-from pv4fad.store.sealing import insecure_fast_scrypt_for_tests
 
 ROOT = Path(__file__).parents[1]
 TRANSACTIONS = 6000  # few, but one of the test period is anomalous
@@ -27,8 +26,6 @@ def pv4fad(folder: Path, *words: str) -> str:
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
         patch.chdir(folder)
-        # The cost is kept in the store: commands that only open it are fast, too.
-        patch.setattr("pv4fad.store.disk.ScryptCost", insecure_fast_scrypt_for_tests)
         patch.setattr(sys, "argv", ["pv4fad", *words])
         main()
     return printed.getvalue()

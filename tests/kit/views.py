@@ -12,8 +12,11 @@ from tests.kit.uniformity import are_uniform_and_fresh, is_uniform
 
 from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
+from pv4fad.protocol.count import bank as count_bank
+from pv4fad.protocol.count import steps as count_steps
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.count.state import OwnSums
+from pv4fad.protocol.match import steps as match_steps
 from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import digest_of
 from pv4fad.protocol.propose.state import NetworkKeys, OwnKeys
@@ -174,3 +177,26 @@ def no_mask(*_, n, **__):
 
 def no_flood(ring, flood):
     return np.zeros((flood.n_primes, ring.degree), np.uint64)
+
+
+TRAINING_MASKS = {
+    "s of the match": (
+        match_steps,
+        "secret_residues",
+        no_residues,
+        opened_indicators,
+    ),
+    "ρ of the count": (
+        count_steps,
+        "secret_residues",
+        no_residues,
+        opened_products,
+    ),
+    "pairwise masks of the sums": (
+        count_bank,
+        "pairwise_mask",
+        no_mask,
+        sums_per_bank,
+    ),
+}
+"""By name: where it is drawn, the name there, what leaves it out, and the view that then fails."""

@@ -22,6 +22,7 @@ from tests.kit.round_recording import (
 )
 from tests.kit.scoring_worlds import again
 from tests.kit.views import (
+    TRAINING_MASKS,
     about_broadcast,
     answers_of_one_bank,
     check_masks_are_new_and_bound,
@@ -31,7 +32,6 @@ from tests.kit.views import (
     made_anew_looks_uniform,
     no_flood,
     no_mask,
-    no_residues,
     noise_is_the_flood,
     noisy_sums,
     of_kind,
@@ -174,25 +174,7 @@ def no_fresh(ring, rows):
     return np.zeros((rows, ring.degree), np.uint64)
 
 
-MASKS = {
-    "s of the match": (
-        pv4fad.protocol.match.steps,
-        "secret_residues",
-        no_residues,
-        opened_indicators,
-    ),
-    "ρ of the count": (
-        pv4fad.protocol.count.steps,
-        "secret_residues",
-        no_residues,
-        opened_products,
-    ),
-    "pairwise masks of the sums": (
-        pv4fad.protocol.count.bank,
-        "pairwise_mask",
-        no_mask,
-        sums_per_bank,
-    ),
+MASKS = TRAINING_MASKS | {
     "ρ of the questions": (pv4fad.protocol.score.steps, "_fresh", no_fresh, opened_queries),
     "pairwise masks of the answers": (
         pv4fad.protocol.score.bank,

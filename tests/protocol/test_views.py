@@ -10,13 +10,13 @@ import pytest
 from tests.kit.recording import Recording, kinds_kept, recorded_run, small_world, spy_on_masks
 from tests.kit.uniformity import is_uniform
 from tests.kit.views import (
+    TRAINING_MASKS,
     envelope,
     indicator_ciphertexts,
     looks_uniform,
     made_anew_looks_uniform,
     network_key,
     no_flood,
-    no_mask,
     no_residues,
     noise_is_the_flood,
     noisy_sums,
@@ -144,20 +144,7 @@ def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
 # Without a mask.
 
 
-MASKS = {
-    "s of the match": (
-        pv4fad.protocol.match.steps,
-        "secret_residues",
-        no_residues,
-        opened_indicators,
-    ),
-    "ρ of the count": (
-        pv4fad.protocol.count.steps,
-        "secret_residues",
-        no_residues,
-        opened_products,
-    ),
-    "pairwise masks": (pv4fad.protocol.count.bank, "pairwise_mask", no_mask, sums_per_bank),
+MASKS = TRAINING_MASKS | {
     "r of the comparison": (
         pv4fad.protocol.compare.aggregator,
         "secret_residues",

@@ -24,7 +24,6 @@ from pv4fad.cli import (
     ledger,
     params,
     party,
-    report,
     score,
     train,
 )
@@ -75,8 +74,8 @@ app.command("train")(train.command)
 app.command("score")(score.score_command)
 app.command("refresh")(score.refresh_command)
 app.command("verify")(score.verify_command)
-app.command("evaluate")(evaluate.command)
-app.command("report")(report.command)
+app.command("evaluate")(evaluate.evaluate_command)
+app.command("report")(evaluate.report_command)
 
 
 def _print_version(wanted: bool) -> None:

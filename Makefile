@@ -48,7 +48,7 @@ format: $(READY)  ## format the code and fix what the linter can
 	@$(BIN)/ruff check --fix .
 
 docs: $(READY)  ## write the page and the picture that are made from the code
-	@$(BIN)/python -m pv4fad.cli.reference > docs/operate/configuration.md
+	@$(BIN)/python tools/configuration.py > docs/operate/configuration.md
 	@$(BIN)/python tools/architecture.py > docs/figures/architecture.svg
 
 bench: $(READY)  ## measure the speed on this machine

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import settings
 
 from pv4fad.detection import local_model
+from pv4fad.store import disk
+from pv4fad.store.sealing import insecure_fast_scrypt_for_tests
 
 TESTS = Path(__file__).parent
 
@@ -74,6 +76,17 @@ def small_local_models():
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local_model, "COPIES", 1)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fast_stores():
+    """New stores ask for little work per passphrase: the real cost is 128 MB and half a second.
+
+    The cost is kept in the store, so processes that tests start open it as fast.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk, "ScryptCost", insecure_fast_scrypt_for_tests)
         yield
 
 

@@ -1,15 +1,17 @@
 """What a newcomer sees first works, and the docs show what it prints."""
 
+import io
 import re
-import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from tests.kit.report_page import FIGURES
 
 from pv4fad.cli.demo import MARK, steps
+from pv4fad.cli.main import main
 from pv4fad.run.scoring_record import read_record
+from tests.kit.report_page import FIGURES
 
 ROOT = Path(__file__).parents[1]
 TRANSACTIONS = 6000  # few, but one of the test period is anomalous
@@ -19,9 +21,14 @@ EXAMPLE = (ROOT / "docs" / "use" / "example.md").read_text()
 _SHARES = re.compile(r"held .*? modulo", re.DOTALL)
 
 
-def pv4fad(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pv4fad", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+def pv4fad(folder: Path, *words: str) -> str:
+    """What a command prints that is called in a folder; it must succeed."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["pv4fad", *words])
+        main()
+    return printed.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +42,7 @@ def printed(place) -> str:
     (place / "demo").mkdir()
     (place / "demo" / MARK).touch()
     (place / "demo" / "left over").touch()
-    done = pv4fad(place, "demo", "--transactions", str(TRANSACTIONS))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return pv4fad(place, "demo", "--transactions", str(TRANSACTIONS))
 
 
 def test_the_demo_shows_every_command_it_runs(printed):
@@ -48,7 +53,7 @@ def test_the_demo_shows_every_command_it_runs(printed):
 
 def test_the_demo_trains_with_noise_and_spends_epsilon(printed, place):
     shown = pv4fad(place, "ledger", "show", "demo/run/bank01", "--key-file", "demo/key")
-    assert re.search(r"spent 1, limit 1, left 0", shown.stdout)
+    assert re.search(r"spent 1, limit 1, left 0", shown)
 
 
 def test_the_demo_scores_every_payment_of_the_test_period(printed, place):
@@ -99,13 +104,13 @@ def test_the_demo_replaces_an_earlier_demo(printed, place):
 
 
 def test_the_page_shows_what_the_example_prints(place):
-    printed = pv4fad(place, "example").stdout
+    printed = pv4fad(place, "example")
     block = next(one for one in re.findall(r"```\n(.*?)```", EXAMPLE, re.DOTALL) if "Ada" in one)
     assert _SHARES.sub("#", block) in _SHARES.sub("#", printed)
 
 
 @pytest.mark.parametrize("holds", ["a file", "a link"])
-def test_the_demo_replaces_nothing_that_it_did_not_make(tmp_path, holds):
+def test_the_demo_replaces_nothing_that_it_did_not_make(tmp_path, monkeypatch, command_line, holds):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "precious").touch()
@@ -114,7 +119,8 @@ def test_the_demo_replaces_nothing_that_it_did_not_make(tmp_path, holds):
         (tmp_path / "demo").symlink_to(mine)
     else:
         mine.rename(tmp_path / "demo")
-    refused = pv4fad(tmp_path, "demo")
-    assert refused.returncode == 2
-    assert "pv4fad demo FOLDER" in refused.stderr
+    monkeypatch.chdir(tmp_path)
+    code, _, error = command_line("demo")
+    assert code == 2
+    assert "pv4fad demo FOLDER" in error
     assert (tmp_path / "demo" / "precious").exists()

@@ -13,9 +13,8 @@ from rich.progress import Progress as Bars
 from pv4fad.cli.console import err, out, progress_bar
 from pv4fad.evaluation.measures import ALERT_BUDGETS, Interval
 from pv4fad.files import require_writable
-from pv4fad.payments.generate import Difficulty
+from pv4fad.payments.generate import MIN_TRANSACTIONS, Difficulty
 from pv4fad.payments.generate.calibration import ANOMALY_RATE, PERIOD_DAYS, TRAINING_DAYS
-from pv4fad.payments.generate.settings import MIN_TRANSACTIONS
 from pv4fad_bench.prepared import BANKS, Setting
 from pv4fad_bench.utility import (
     ALONE,

@@ -4,13 +4,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pv4fad.cli import bench
+from pv4fad.cli import main
 from pv4fad.errors import ParameterError
 
 
 def command_line() -> typer.Typer:
     app = typer.Typer()
-    bench.add_to(app)
+    main.add_bench(app)
     app.command("another")(lambda: None)
     return app
 
@@ -24,7 +24,7 @@ def test_in_the_source_tree_the_benchmarks_are_commands():
 
 @pytest.mark.parametrize("arguments", [[], ["match"], ["table", "--rows", "2,8"]])
 def test_without_the_source_tree_the_command_says_where_they_are(monkeypatch, arguments):
-    monkeypatch.setattr(bench, "find_spec", lambda name: None)
+    monkeypatch.setattr(main, "find_spec", lambda name: None)
     result = CliRunner().invoke(command_line(), ["bench", *arguments])
     assert isinstance(result.exception, ParameterError)
     assert "clone the repository" in str(result.exception)

@@ -20,14 +20,12 @@ from pv4fad.deployment.party_folder import PartyFolder, PartySettings
 from pv4fad.deployment.status import Journal
 from pv4fad.errors import DataError
 from pv4fad.protocol.identity import Identity
-from pv4fad.store.sealing import insecure_fast_scrypt_for_tests
 
 
 @pytest.fixture
 def pv4fad(monkeypatch, command_line):
     """The command line: exit code and output."""
     monkeypatch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
-    monkeypatch.setattr("pv4fad.store.disk.ScryptCost", insecure_fast_scrypt_for_tests)
 
     def run(*arguments):
         code, out, err = command_line(*arguments)

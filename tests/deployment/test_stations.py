@@ -14,7 +14,7 @@ from tests.kit.in_threads import PAPER, ThreadFederation, transactions_of, write
 from tests.kit.message_count import count_messages
 from tests.kit.small_federation import small_tables
 
-from pv4fad.cli.learned import VOTES_TELL, learned_lines
+from pv4fad.cli.console import VOTES_TELL, learned_lines
 from pv4fad.deployment.envelope import Correspondence, Fragment
 from pv4fad.deployment.job_notes import abandon
 from pv4fad.deployment.jobs import NetworkMember
@@ -85,8 +85,8 @@ class Seals:
         self.seen.append(fragment)
 
 
-def record_seals(patch: pytest.MonkeyPatch) -> Seals:
-    seals, seal = Seals(), Correspondence.seal
+def record_seals(patch: pytest.MonkeyPatch, seals: Seals | None = None) -> Seals:
+    seals, seal = seals or Seals(), Correspondence.seal
 
     def recorded(self, receiver, message):
         fragments = seal(self, receiver, message)
@@ -99,20 +99,31 @@ def record_seals(patch: pytest.MonkeyPatch) -> Seals:
 
 
 @pytest.fixture(scope="module")
-def troubled(tmp_path_factory):
-    """Trained and scored with losses; a bank was restarted when its table was on the way, the
-    payment network when the first shares of the join were."""
-    root = tmp_path_factory.mktemp("troubled")
+def trained(tmp_path_factory):
+    """With losses; a bank was restarted when its table was on the way, the payment network when
+    the first shares of the join were.  To be copied before anything else is done with it."""
+    root = tmp_path_factory.mktemp("trained")
     federation = ThreadFederation(root, write_data(root / "data", BANKS), BANKS)
     trouble = Trouble({("bank01", 3): "bank01", (PAYMENT_NETWORK, 4): PAYMENT_NETWORK})
-    again = Trouble({("bank02", 2): "bank02"})
     with pytest.MonkeyPatch.context() as patch:
         sealed = record_seals(patch)
-        trained = federation.run("train", 1, trouble, sealed.see)
-        scored = federation.run("score", 2, again, sealed.see)
+        status = federation.run("train", 1, trouble, sealed.see)
     assert not trouble.restarts
-    assert not again.restarts
-    yield federation, trained, scored, sealed
+    federation.close()
+    return federation, status, sealed
+
+
+@pytest.fixture(scope="module")
+def troubled(trained, tmp_path_factory):
+    """Trained and scored, with losses and restarts."""
+    before, status, sealed = trained
+    federation = before.copied_to(tmp_path_factory.mktemp("troubled"))
+    trouble = Trouble({("bank02", 2): "bank02"})
+    with pytest.MonkeyPatch.context() as patch:
+        record_seals(patch, sealed)
+        scored = federation.run("score", 2, trouble, sealed.see)
+    assert not trouble.restarts
+    yield federation, status, scored, sealed
     federation.close()
 
 
@@ -253,8 +264,7 @@ def test_a_bank_that_cannot_go_on_stops_the_run_and_keeps_its_reasons(tmp_path, 
     run_id = abandon(network)
     assert not network.unacknowledged()
     receipt = Receipt(Address(AGGREGATOR, PAYMENT_NETWORK, run_id), of="anything")
-    member = federation.stations[PAYMENT_NETWORK]._member
-    assert member.handle(encode(receipt)) == []
+    assert federation.members[PAYMENT_NETWORK].handle(encode(receipt)) == []
     with pytest.raises(StoreError, match="no job was interrupted"):
         abandon(network)
     federation.close()
@@ -273,10 +283,9 @@ def test_a_bank_refuses_to_rely_on_more_banks_than_it_wants_to(tmp_path, caplog)
     federation.close()
 
 
-def test_what_was_answered_before_a_scoring_was_abandoned_is_not_asked_again(tmp_path):
+def test_what_was_answered_before_a_scoring_was_abandoned_is_not_asked_again(trained, tmp_path):
     """Abandoned in the middle of a round, when three tables of four have been answered."""
-    federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS), BANKS)
-    federation.run("train")
+    federation = trained[0].copied_to(tmp_path)
     (run,) = (federation.root / "runs").iterdir()
     network = federation.stores[PAYMENT_NETWORK]
     notes, rounds, replies = JobNotes(network, run.name), [], []

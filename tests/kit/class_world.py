@@ -12,14 +12,20 @@ from functools import cache
 
 import numpy as np
 from tests.kit.forest_case import OUTSIDER, UNKNOWN
-from tests.kit.world import BICS, OUTSIDER_BIC, bank_name, bare_id, make_federation
+from tests.kit.world import (
+    BICS,
+    OUTSIDER_BIC,
+    RestartableBank,
+    bank_name,
+    bare_id,
+    make_federation,
+)
 
 from pv4fad.evidence.cells import CountedAccounts, n_cells
 from pv4fad.evidence.classes import counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
 from pv4fad.lead.evidence_model import cell_counts
 from pv4fad.lead.federation import Federation
-from pv4fad.parties.bank import Bank
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.protocol.match.bank_accounts import BankRecords
@@ -99,7 +105,7 @@ def make_class_world(
     absent: str = "class",
     epsilon: Epsilon = "none",
     honest_banks: int = 1,
-    bank_class: type[Bank] = Bank,
+    bank_class: type[RestartableBank] = RestartableBank,
     n_bare: int = 40,
     n_new: int = 0,
     schema: Schema = SCHEMA,

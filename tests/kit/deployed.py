@@ -23,7 +23,7 @@ from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import Ledger, read_ledger
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.run.folder import RunFolder
-from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.store.sealing import Passphrase
 from pv4fad.verify.predictions import ScoredData
 from pv4fad.verify.training import Verification, compare
 
@@ -44,11 +44,8 @@ class Deployment:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         hub, *ports = free_ports(len(self.parties))
         self.hub = f"127.0.0.1:{hub}"
-        with pytest.MonkeyPatch.context() as patch:
-            # The cost is kept in the store: processes that only open it are fast, too.
-            patch.setattr("pv4fad.store.disk.ScryptCost", insecure_fast_scrypt_for_tests)
-            for name, port in zip(self.parties, [9094, *ports], strict=True):
-                create_party(root / name, self._new(name, port), lambda: Passphrase(PASSPHRASE))
+        for name, port in zip(self.parties, [9094, *ports], strict=True):
+            create_party(root / name, self._new(name, port), lambda: Passphrase(PASSPHRASE))
         settings = root / PAYMENT_NETWORK / "party.toml"
         settings.write_text(settings.read_text() + TRAINING)
         authority = (root / AGGREGATOR / "keys" / "ca.crt").read_bytes()

@@ -5,6 +5,7 @@ Everything but the carrier is as deployed: cards, sealed envelopes, fragments, s
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from pv4fad.deployment.jobs import NetworkMember
 from pv4fad.deployment.members import AggregatorMember, BankMember
 from pv4fad.deployment.party_folder import read_identity
 from pv4fad.deployment.relay import relay_job
-from pv4fad.deployment.station import Station
+from pv4fad.deployment.station import Member, Station
 from pv4fad.deployment.status import Status, read_status
 from pv4fad.lead.asking import Batching
 from pv4fad.lead.data import load_holder
@@ -85,11 +86,18 @@ class ThreadFederation:
     settings: TrainingSettings = SETTINGS
     stores: dict[str, Store] = field(default_factory=dict)
     cards: dict[str, PartyCard] = field(default_factory=dict)
+    members: dict[str, Member] = field(default_factory=dict)
     stations: dict[str, Station] = field(default_factory=dict)
     learned: list[ScoringRecord] = field(default_factory=list)
     """What each scoring revealed to the payment network."""
 
     def __post_init__(self) -> None:
+        if not self.stores:
+            self._create_parties()
+        for name in self.cards:
+            self.start(name)
+
+    def _create_parties(self) -> None:
         roles = {PAYMENT_NETWORK: PAYMENT_NETWORK, AGGREGATOR: AGGREGATOR}
         for name in (PAYMENT_NETWORK, AGGREGATOR, *self.banks):
             self.stores[name] = MemoryStore(name)
@@ -99,8 +107,18 @@ class ThreadFederation:
         for bank in self.banks:
             with self.stores[bank].transaction() as tx:
                 set_limit(tx, parse_epsilon("none"), datetime(2026, 1, 1, 12, tzinfo=UTC))
-        for name in self.cards:
-            self.start(name)
+
+    def copied_to(self, root: Path) -> ThreadFederation:
+        """The same parties with copies of all that they have, to go on in another way."""
+        shutil.copytree(self.root, root, dirs_exist_ok=True)
+        return ThreadFederation(
+            root,
+            root / self.scenario.relative_to(self.root),
+            self.banks,
+            self.settings,
+            {name: MemoryStore(name, store.snapshot()) for name, store in self.stores.items()},
+            self.cards,
+        )
 
     def account_file(self, bank: str) -> Path:
         return self.scenario / "train" / bank / "bank_dataset.csv"
@@ -114,7 +132,7 @@ class ThreadFederation:
             self.stations[name].close()
         store, pool = self.stores[name], WorkerPool(0)
         identity = read_identity(store)
-        member: NetworkMember | AggregatorMember | BankMember
+        member: Member
         if name == AGGREGATOR:
             member = AggregatorMember(store, pool)
         elif name == PAYMENT_NETWORK:
@@ -142,6 +160,7 @@ class ThreadFederation:
                 layers_per_day=1000,
             )
         correspondence = Correspondence(identity, self.cards)
+        self.members[name] = member
         self.stations[name] = Station(member, correspondence, hold_s=2.0, settle_s=0.05)
 
     def run(

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from tests.kit.class_world import ONE, ClassWorld, make_class_world
 from tests.kit.recording import Event, Recording, record
-from tests.kit.views import bank_key, of_kind, opened, sent_with
+from tests.kit.views import sent_with
 from tests.kit.world import KnownNoiseBank
 
 from pv4fad.protocol.score.inputs import AskedSet, Round
@@ -79,13 +79,3 @@ def recorded(seed: int) -> RecordedRound:
 def queries_sent(run: RecordedRound) -> list[Event]:
     """Where the payment network sends a query: when it begins, and after an answer."""
     return [run.begun, *sent_with(run, ScoreQuery)]
-
-
-def query_ciphertexts(run, answers):
-    message = of_kind(answers, ScoreQuery)
-    return message.ciphertexts, bank_key(run, message.address.receiver)
-
-
-def opened_queries(run, answers):
-    """Z of every slot, at a bank."""
-    return opened(*query_ciphertexts(run, answers))

@@ -1,9 +1,9 @@
 """A finished run that was never trained, and predictions that were never computed: no cryptography.
 
-The documents are real; what the predictions say is chosen so that the measures are known.
+The documents are real; what the predictions say is chosen so that the measures are known.  Folders
+of tests take the fixtures into their conftest.
 """
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 from tests.kit.small_federation import records_of
 
 from pv4fad.evaluation.scored import default_predictions
@@ -36,8 +37,36 @@ def generated() -> GeneratedTables:
     return generate_tables(settings)
 
 
-def finished_document(tables: GeneratedTables, **settings: Any) -> RunDocument:
+@pytest.fixture(scope="session")
+def tables() -> GeneratedTables:
+    return generated()
+
+
+@pytest.fixture(scope="session")
+def document() -> RunDocument:
+    return finished_document()
+
+
+@pytest.fixture(scope="session")
+def data(tables, tmp_path_factory) -> Path:
+    return write_data(tmp_path_factory.mktemp("data"), tables)
+
+
+@pytest.fixture
+def pv4fad(command_line):
+    """The command line; what it says on standard error without line breaks."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code, out, err = command_line(*arguments)
+        return code, out, " ".join(err.split())
+
+    return call
+
+
+@cache
+def finished_document(**settings: Any) -> RunDocument:
     """run.json of a run with ε = 1, unless the settings say otherwise."""
+    tables = generated()
     records = records_of(tables.accounts, *BANKS)
     new = prepare_run(
         LeadData(SCHEMA, tables.train.transactions, bank_directory(records)),
@@ -132,13 +161,3 @@ def write_run(folder: Path, document: RunDocument, made: pl.DataFrame | None) ->
         default_predictions(folder).parent.mkdir(parents=True, exist_ok=True)
         made.write_csv(default_predictions(folder))
     return folder
-
-
-def without_line_breaks(command_line: Callable[..., tuple[int, str, str]]) -> Callable[..., Any]:
-    """The command line; what it says on standard error without line breaks."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code, out, err = command_line(*arguments)
-        return code, out, " ".join(err.split())
-
-    return call

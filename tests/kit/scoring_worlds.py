@@ -15,7 +15,6 @@ from tests.kit.world import World, make_world
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.lead.federation import Federation
 from pv4fad.parties.aggregator import Aggregator
-from pv4fad.parties.bank import Bank
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.store.store import MemoryStore
@@ -49,16 +48,7 @@ def again(
         return store_of(before.party, before.snapshot())
 
     banks = [
-        Bank(
-            bank.name,
-            store(bank.store),
-            pool,
-            records=bank._records,
-            identity=bank._identity,
-            signing_keys=bank._signing_keys,
-            honest_banks=bank._honest_banks,
-            layers_per_day=layers_per_day,
-        )
+        bank.restarted(store(bank.store), layers_per_day=layers_per_day)
         for bank in federation.banks
     ]
     network = PaymentNetwork(store(federation.payment_network.store), pool)

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 from tests.kit.phase import phase
-from tests.kit.uniformity import is_uniform
+from tests.kit.recording import Event, record_in
+from tests.kit.uniformity import are_uniform_and_fresh, is_uniform
 
 from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
+from pv4fad.protocol.count import bank as count_bank
+from pv4fad.protocol.count import steps as count_steps
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.count.state import OwnSums
+from pv4fad.protocol.match import steps as match_steps
 from pv4fad.protocol.match.messages import BlindedIndicators
+from pv4fad.protocol.parameters import digest_of
 from pv4fad.protocol.propose.state import NetworkKeys, OwnKeys
+from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
+from pv4fad.protocol.score.state import Totals
 
 
 def envelope(message, size):
@@ -51,6 +58,16 @@ def product_ciphertexts(run, answers):
     return message.ciphertexts, bank_key(run, message.address.receiver)
 
 
+def query_ciphertexts(run, answers):
+    message = of_kind(answers, ScoreQuery)
+    return message.ciphertexts, bank_key(run, message.address.receiver)
+
+
+def opened_queries(run, answers):
+    """Every slot of a query, at a bank."""
+    return opened(*query_ciphertexts(run, answers))
+
+
 def opened_indicators(run, answers):
     """u_k, every bin and atom, at the payment network."""
     return opened(*indicator_ciphertexts(run, answers))
@@ -82,6 +99,33 @@ def own_share_for(run, bank: str) -> np.ndarray:
     return ((after + t - before) % t).ravel()
 
 
+def answers_of_one_bank(run, answers, asked: list[Event], epoch: int) -> np.ndarray:
+    """What payment network and aggregator together could compute of one bank's answers about a
+    table; `asked`: the events that sent queries."""
+    reply = of_kind(answers, ScoreReply)
+    here, parameters = reply.address, run.world.parameters
+    (event,) = (
+        event
+        for event in asked
+        for query in event.answers()
+        if isinstance(query, ScoreQuery)
+        and (query.address.receiver, query.address.table_id) == (here.sender, here.table_id)
+    )
+
+    def offsets(records: dict[str, bytes]) -> np.ndarray | int:
+        place = (here.table_id, here.index)
+        found = record_in(records, parameters.run_id, Totals, *place, epoch=epoch)
+        return 0 if found is None else found.totals.astype(np.int64).ravel()
+
+    added = offsets(event.after) - offsets(event.before)
+    return (added + reply.residues.astype(np.int64)) % parameters.plain_modulus
+
+
+def about_broadcast(run) -> list[Event]:
+    """Where a bank answers about the broadcast table."""
+    return [e for e in run.of(ScoreQuery) if e.message.address.table_id == "broadcast"]
+
+
 def sent_with(run, kind):
     """The events whose answers carry this kind of message."""
     return [event for event in run.events if any(isinstance(one, kind) for one in event.answers())]
@@ -99,6 +143,30 @@ def noise_is_the_flood(run, ciphertexts, secret: SecretKey, circuit: str) -> boo
     return is_uniform((inside * 2**20).astype(np.int64), 2**20)
 
 
+def looks_uniform(run, view, answers) -> bool:
+    """Whether all that a view opens of these answers is uniform, with no row like another."""
+    return are_uniform_and_fresh(view(run, answers), run.world.parameters.plain_modulus)
+
+
+def made_anew_looks_uniform(run, view, event: Event) -> bool:
+    """Whether answers that are made twice from the same state have nothing in common."""
+    both = [view(run, answers)[:1] for answers in (event.answers(), event.replayed())]
+    return are_uniform_and_fresh(np.concatenate(both), run.world.parameters.plain_modulus)
+
+
+def check_masks_are_new_and_bound(world, made: list[tuple[str, bytes]]) -> int:
+    """No context of masks is used twice, all banks use the same ones, and all name the parameters
+    of the run; returns how many there are.  `made`: by `spy_on_masks`."""
+    contexts, *others = (
+        [context for owner, context in made if owner == bank.name]
+        for bank in world.federation.banks
+    )
+    assert len(set(contexts)) == len(contexts)
+    assert all(one == contexts for one in others)
+    assert all(digest_of(world.parameters) in context for context in contexts)
+    return len(contexts)
+
+
 def no_residues(modulus, n):
     return np.zeros(n, np.uint64)
 
@@ -109,3 +177,26 @@ def no_mask(*_, n, **__):
 
 def no_flood(ring, flood):
     return np.zeros((flood.n_primes, ring.degree), np.uint64)
+
+
+TRAINING_MASKS = {
+    "s of the match": (
+        match_steps,
+        "secret_residues",
+        no_residues,
+        opened_indicators,
+    ),
+    "ρ of the count": (
+        count_steps,
+        "secret_residues",
+        no_residues,
+        opened_products,
+    ),
+    "pairwise masks of the sums": (
+        count_bank,
+        "pairwise_mask",
+        no_mask,
+        sums_per_bank,
+    ),
+}
+"""By name: where it is drawn, the name there, what leaves it out, and the view that then fails."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any, Self
 
 import numpy as np
 from tests.kit.forest_case import N_CLASSES, OUTSIDER, UNKNOWN, Case, make_case
@@ -38,7 +39,7 @@ from pv4fad.protocol.score.inputs import ScoringInput
 from pv4fad.protocol.state import with_keys_in_use
 from pv4fad.protocol.tables import assign_tables
 from pv4fad.store.records import Records, stored
-from pv4fad.store.store import MemoryStore
+from pv4fad.store.store import MemoryStore, Store
 from pv4fad.workers import WorkerPool
 
 BICS = ("AAAADEFF", "BBBBFRPP", "CCCCGB2L", "DDDDUS33", "EEEEJPJT")
@@ -54,7 +55,23 @@ def bare_id(bare: int) -> str:
     return f"ACC{bare:04d}"
 
 
-class KnownNoiseBank(Bank):
+class RestartableBank(Bank):
+    """A bank that can be started again with what it was given, as a process can."""
+
+    def __init__(self, name: str, store: Store, pool: WorkerPool, **given: Any) -> None:
+        super().__init__(name, store, pool, **given)
+        self.given = given
+
+    def replace_records(self, records: BankRecords) -> None:
+        super().replace_records(records)
+        self.given |= {"records": records}
+
+    def restarted(self, store: Store, **changed: Any) -> Self:
+        """A new process around a store; `changed`: what it is given instead."""
+        return type(self)(self.name, store, self.pool, **self.given | changed)
+
+
+class KnownNoiseBank(RestartableBank):
     """A bank whose noise a test chooses.  Production code has no way to choose it."""
 
     chosen_noise: np.ndarray
@@ -151,7 +168,7 @@ def make_world(
     honest_banks: int = 1,
     model: str = "sealed",
     bound: int = 3,
-    bank_class: type[Bank] = Bank,
+    bank_class: type[RestartableBank] = RestartableBank,
     pool: WorkerPool | None = None,
     store_of=MemoryStore,
     identity_of=Identity.generate,
@@ -241,7 +258,7 @@ def make_federation(
     records: list[BankRecords],
     parameters: RunParameters,
     *,
-    bank_class: type[Bank] = Bank,
+    bank_class: type[RestartableBank] = RestartableBank,
     pool: WorkerPool | None = None,
     store_of=MemoryStore,
     identity_of=Identity.generate,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pytest
 from tests.kit.class_world import ClassWorld, trained_class_world
-from tests.kit.scoring_worlds import TRAIN_ROWS, again, expected_votes, rows_of, trained
+from tests.kit.scoring_worlds import TRAIN_ROWS, AnyWorld, again, expected_votes, rows_of, trained
 from tests.kit.world import (
     BICS,
     World,
@@ -38,8 +39,6 @@ class Killed(BaseException):
 class MortalStore(MemoryStore):
     """Its process dies as soon as anything new is in it."""
 
-    deadly = True
-
     def __init__(self, *what) -> None:
         super().__init__(*what)
         self.committed = self.snapshot()
@@ -47,25 +46,13 @@ class MortalStore(MemoryStore):
     def _commit(self) -> None:
         before, self.committed = self.committed, self.snapshot()
         super()._commit()
-        if before != self.committed and MortalStore.deadly:
+        if before != self.committed:
             raise Killed
 
     def _rollback(self) -> None:
         # What was committed stays, whatever happens to the process.
         if self.snapshot() != self.committed:
             super()._rollback()
-
-
-@pytest.fixture
-def deadly(monkeypatch):
-    monkeypatch.setattr(MortalStore, "deadly", True)
-    return monkeypatch
-
-
-@pytest.fixture
-def immortal(monkeypatch):
-    monkeypatch.setattr(MortalStore, "deadly", False)
-    return monkeypatch
 
 
 SEALED = {"seed": 6, "n_banks": 1, "mode": "routed", "model": "sealed"}
@@ -76,8 +63,9 @@ WORLDS = {
 }
 
 
-def world_of(options: dict) -> ClassWorld:
-    return again(trained_class_world(**options), store_of=MortalStore)
+def mortal(world: AnyWorld) -> AnyWorld:
+    """A copy whose processes die all the time."""
+    return again(world, store_of=MortalStore)
 
 
 class Run(Scoring):
@@ -216,24 +204,64 @@ def some_accounts(world: ClassWorld) -> list[int]:
     return [*range(0, n, 2), n, n + 1]
 
 
+@dataclass(frozen=True)
+class Scored:
+    """A scoring that nothing has disturbed."""
+
+    known: np.ndarray
+    layers: list[bytes]
+    seen: list[tuple]
+    """Kind, parties and size of every message."""
+
+
+def scored(world: ClassWorld, accounts: list[int]) -> Scored:
+    seen = []
+
+    class Sees(Meter):
+        def __call__(self, message, size_bytes) -> None:
+            here = message.address
+            seen.append((message.kind, here.sender, here.receiver, here.table_id, size_bytes))
+            super().__call__(message, size_bytes)
+
+    known = scoring(world, accounts)(run_of(world, Sees()))
+    return Scored(known, layers_answered(world), seen)
+
+
+@cache
+def undisturbed(name: str) -> Scored:
+    """Of some accounts."""
+    world = again(trained_class_world(**WORLDS[name]))
+    return scored(world, some_accounts(world))
+
+
+@cache
+def _begun() -> ClassWorld:
+    world = again(trained_class_world(**ONE_BANK))
+    run_of(world).begin("some transactions", keys_of(world), n_sets=len(SETS))
+    return world
+
+
+def begun_world() -> ClassWorld:
+    """One bank; `scoring` has begun, with its new accounts matched, and nothing asked."""
+    return again(_begun())
+
+
 @pytest.mark.parametrize("name", WORLDS)
-def test_killed_after_every_write_a_scoring_ends_as_if_undisturbed(name, deadly, asked):
-    world = world_of(WORLDS[name])
+def test_killed_after_every_write_a_scoring_ends_as_if_undisturbed(name, asked):
+    world = mortal(trained_class_world(**WORLDS[name]))
     accounts = some_accounts(world)
     known, killed = until_done(world, scoring(world, accounts))
     assert killed > 20
     assert np.array_equal(known, expected(world, accounts))
     assert all((known[accounts] == 1).any(axis=0)), "no account of some kind"
     assert len(asked) == len(set(asked)) == (known != UNKNOWN).sum()
-    deadly.setattr(MortalStore, "deadly", False)
-    undisturbed = again(trained_class_world(**WORLDS[name]))
-    assert np.array_equal(scoring(undisturbed, accounts)(run_of(undisturbed)), known)
+    assert np.array_equal(undisturbed(name).known, known)
     assert layers_answered(world)
-    assert layers_answered(world) == layers_answered(undisturbed)
+    assert layers_answered(world) == undisturbed(name).layers
 
 
-def test_over_several_scorings_nothing_is_asked_twice(immortal, asked):
-    world = world_of(ONE_BANK)
+def test_over_several_scorings_nothing_is_asked_twice(asked):
+    world = begun_world()
     first, second = some_accounts(world), list(range(12))
     scoring(world, first)(run_of(world))
     run_of(world).finish()
@@ -251,9 +279,9 @@ def test_over_several_scorings_nothing_is_asked_twice(immortal, asked):
     assert positive == truth(world)[sorted({*first, *second})].any(axis=1).sum()
 
 
-def test_what_is_noted_is_asked_no_more_until_the_results_are_stored(immortal, asked):
+def test_what_is_noted_is_asked_no_more_until_the_results_are_stored(asked):
     """Predictions that were not written: the same call has all answers still."""
-    world = world_of(ONE_BANK)
+    world = begun_world()
     work = scoring(world, some_accounts(world))
     known, before = work(run_of(world)), len(asked)
     answered = layers_answered(world)
@@ -263,9 +291,9 @@ def test_what_is_noted_is_asked_no_more_until_the_results_are_stored(immortal, a
 
 @pytest.mark.parametrize("lost", ["score-query", "score-reply"])
 @pytest.mark.parametrize("round_", [1, 2])
-def test_other_transactions_take_the_place_of_an_interrupted_scoring(immortal, asked, lost, round_):
+def test_other_transactions_take_the_place_of_an_interrupted_scoring(asked, lost, round_):
     """What was asked for the first one is known to the second, and stays known."""
-    world = world_of(ONE_BANK)
+    world = begun_world()
     first, second = [0, 2, 4, 6, 8, 10], [4, 5, 6, 7, 8, 9]
     n_tables = 2  # of the match in training, and of that for new accounts
     interrupted_after(world, lost, scoring(world, first), n=(round_ - 1) * n_tables + 1)
@@ -280,8 +308,8 @@ def test_other_transactions_take_the_place_of_an_interrupted_scoring(immortal, a
     assert np.array_equal(run_of(world).known_bits(keys_of(world), len(SETS)), known)
 
 
-def test_notes_of_a_scoring_hold_nothing_but_bits_and_go_with_it(immortal):
-    world = world_of(ONE_BANK)
+def test_notes_of_a_scoring_hold_nothing_but_bits_and_go_with_it():
+    world = begun_world()
     scoring(world, [0, 1, 2])(run_of(world))
     store = world.federation.payment_network.store
     assert names_of(store, BatchAnswers)
@@ -291,8 +319,8 @@ def test_notes_of_a_scoring_hold_nothing_but_bits_and_go_with_it(immortal):
     assert names_of(store, KnownBits)
 
 
-def test_a_refresh_forgets_what_was_known(immortal, asked):
-    world = world_of(ONE_BANK)
+def test_a_refresh_forgets_what_was_known(asked):
+    world = begun_world()
     accounts = some_accounts(world)
     known = scoring(world, accounts)(run_of(world))
     run_of(world).finish()
@@ -305,8 +333,8 @@ def test_a_refresh_forgets_what_was_known(immortal, asked):
     assert asked[n_asked:] == asked[:n_asked] != []
 
 
-def test_a_refresh_in_the_middle_of_a_scoring_forgets_that_too(immortal):
-    world = world_of(ONE_BANK)
+def test_a_refresh_in_the_middle_of_a_scoring_forgets_that_too():
+    world = begun_world()
     interrupted_after(world, "score-reply", scoring(world, [0, 1, 2, 3]))
     run_of(again(world, copies=False)).refresh()
     assert run_of(world).n_known() == (0, 0)
@@ -315,9 +343,9 @@ def test_a_refresh_in_the_middle_of_a_scoring_forgets_that_too(immortal):
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["over", "under way"])
-def test_answers_are_not_given_to_other_accounts(immortal, kept):
+def test_answers_are_not_given_to_other_accounts(kept):
     """As many as before, and not the same: another machine's last digits can do that."""
-    world = world_of(ONE_BANK)
+    world = begun_world()
     if kept:
         scoring(world, [0, 2, 4])(run_of(world))
     else:
@@ -330,8 +358,8 @@ def test_answers_are_not_given_to_other_accounts(immortal, kept):
     assert (known[[0, 2, 4]] != UNKNOWN).any()
 
 
-def test_questions_need_a_scoring_that_was_begun(immortal):
-    world = world_of(ONE_BANK)
+def test_questions_need_a_scoring_that_was_begun():
+    world = again(trained_class_world(**ONE_BANK))
     asking = Asks([0], np.full((len(world.keys), len(SETS)), UNKNOWN))
     with pytest.raises(OrderError, match="no scoring has been begun"):
         run_of(world).ask(world.account_keys, asking)
@@ -340,26 +368,11 @@ def test_questions_need_a_scoring_that_was_begun(immortal):
 # What everybody can see of a scoring.
 
 
-def seen_in(world: ClassWorld, accounts: list[int]) -> list[tuple]:
-    """Kind, parties and size of every message of a scoring."""
-    seen = []
-
-    class Sees(Meter):
-        def __call__(self, message, size_bytes) -> None:
-            here = message.address
-            seen.append((message.kind, here.sender, here.receiver, here.table_id, size_bytes))
-            super().__call__(message, size_bytes)
-
-    scoring(world, accounts)(run_of(world, Sees()))
-    return seen
-
-
-def test_the_number_of_rounds_and_all_messages_are_the_same_for_every_batch(immortal):
+def test_the_number_of_rounds_and_all_messages_are_the_same_for_every_batch():
     """Nobody asked about, or many accounts: an empty round looks like any other."""
-    options = WORLDS["two banks, a broadcast table"]
-    many = some_accounts(trained_class_world(**options))
-    of_nobody, of_many = (seen_in(world_of(options), accounts) for accounts in ([], many))
-    assert of_nobody == of_many
+    name = "two banks, a broadcast table"
+    of_nobody = scored(again(trained_class_world(**WORLDS[name])), []).seen
+    assert of_nobody == undisturbed(name).seen
     queries = [one for one in of_nobody if one[0] == "score-query"]
     # To each bank about its own and the broadcast table, of training and of the new accounts.
     assert len(queries) == len(SETS) * 2 * (2 + 2)
@@ -379,25 +392,20 @@ def voting(world: World, case, fingerprint: str = "some transactions", batch_siz
     return work
 
 
-def sealed_world() -> World:
-    return again(trained(**SEALED), store_of=MortalStore)
-
-
-def test_killed_after_every_write_votes_end_as_if_undisturbed(deadly):
-    world = sealed_world()
+def test_killed_after_every_write_votes_end_as_if_undisturbed():
+    world = mortal(trained(**SEALED))
     case = rows_of(world.case, slice(50, 72))  # the last of training, and some with new accounts
     votes, killed = until_done(world, voting(world, case))
     assert killed > 20
     assert np.array_equal(votes, expected_votes(world, case))
-    deadly.setattr(MortalStore, "deadly", False)
-    undisturbed = again(trained(**SEALED))
-    assert np.array_equal(voting(undisturbed, case)(run_of(undisturbed)), votes)
+    other = again(trained(**SEALED))
+    assert np.array_equal(voting(other, case)(run_of(other)), votes)
     assert layers_answered(world)
-    assert layers_answered(world) == layers_answered(undisturbed)
+    assert layers_answered(world) == layers_answered(other)
 
 
-def test_votes_are_not_asked_for_again_until_the_results_are_stored(immortal):
-    world = sealed_world()
+def test_votes_are_not_asked_for_again_until_the_results_are_stored():
+    world = again(trained(**SEALED))
     case = rows_of(world.case, slice(0, 20))
     votes = voting(world, case)(run_of(world))
     answered = layers_answered(world)
@@ -413,8 +421,8 @@ def test_votes_are_not_asked_for_again_until_the_results_are_stored(immortal):
 # Refresh.
 
 
-def test_killed_after_every_write_a_refresh_is_made_once_and_old_keys_are_gone(deadly):
-    world = sealed_world()
+def test_killed_after_every_write_a_refresh_is_made_once_and_old_keys_are_gone():
+    world = mortal(trained(**SEALED))
     case = rows_of(world.case, slice(0, TRAIN_ROWS))
     network, run_id = world.federation.payment_network, world.parameters.run_id
     old = [secret_key_of(bank, run_id) for bank in world.federation.banks]
@@ -427,7 +435,8 @@ def test_killed_after_every_write_a_refresh_is_made_once_and_old_keys_are_gone(d
 
     _, killed = until_done(world, refresh_once)
     assert killed > 8
-    deadly.setattr(MortalStore, "deadly", False)
+    world = again(world)
+    network = world.federation.payment_network
     assert network.matches(run_id) == [1]
     for bank, key in zip(world.federation.banks, old, strict=True):
         assert not any(key in one for one in bank.store.snapshot().values())
@@ -437,9 +446,9 @@ def test_killed_after_every_write_a_refresh_is_made_once_and_old_keys_are_gone(d
     assert np.array_equal(votes, expected_votes(world, case))
 
 
-def test_records_that_change_while_they_are_matched_are_all_matched_again(immortal):
+def test_records_that_change_while_they_are_matched_are_all_matched_again():
     """Half a table with one version of the accounts, half with another: never."""
-    world = sealed_world()
+    world = again(trained(**SEALED))
     case = rows_of(world.case, slice(0, 20))
     interrupted_after(world, "blinded-indicators", Run.refresh)
     flags = {key: ((flag + 1) % 11, slot) for key, (flag, slot) in case.records.items()}

@@ -11,7 +11,6 @@ import pytest
 from tests.kit.recording import Event, Recording, changed, party_with, recorded_run
 from tests.kit.round_recording import recorded
 
-import pv4fad.parties.bank
 import pv4fad.protocol.count.bank
 import pv4fad.protocol.propose.bank
 from pv4fad.errors import BudgetError, DataError, OrderError, ParameterError, ProtocolError
@@ -20,6 +19,7 @@ from pv4fad.parties.party import Party
 from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit, spend
 from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.compare.messages import LabelMasks
+from pv4fad.protocol.count.bank import draw_noise
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.match.messages import EncryptedTable
 from pv4fad.protocol.parameters import RunParameters, TablePlan
@@ -139,17 +139,15 @@ def test_noise_is_drawn_once_for_a_run(run):
     """Two draws of noise for the same sums would tell more than one: also after a restart."""
     event = release(run)
     party = event.party()
-    drawn = []
-    party._noise = lambda parameters: drawn.append(1) or np.arange(parameters.sizes.n_sums)
+    n_sums = run.world.parameters.sizes.n_sums
+    party.chosen_noise = np.arange(n_sums)
     first = party.handle(event.data)
-    assert drawn == [1]
-    party._noise = lambda parameters: drawn.append(2) or np.ones(parameters.sizes.n_sums, np.int64)
+    party.chosen_noise = np.ones(n_sums, np.int64)
     restarted = party_with(party, party.store.snapshot())
     assert party.handle(event.data) == restarted.handle(event.data) == first
     assert first[-1] in restarted.unanswered()
     with pytest.raises(OrderError):
         restarted.handle(changed(event.message, index=1))
-    assert drawn == [1]
 
 
 def test_a_death_before_the_commit_spends_nothing_and_sends_nothing(run, monkeypatch):
@@ -193,18 +191,16 @@ def test_the_noise_has_the_scale_of_the_run(run, monkeypatch, noise, mechanism, 
         pv4fad.protocol.count.bank, mechanism, lambda *a: asked.append(a) or "drawn"
     )
     parameters = run.world.parameters.model_copy(update={"noise": noise, "epsilon": "3/4"})
-    (bank, *_) = run.world.federation.banks
-    assert pv4fad.parties.bank.Bank._noise(bank, parameters) == "drawn"
+    assert draw_noise(parameters) == "drawn"
     assert asked == [(Fraction(3, 4), parameters.sensitivity, *honest, parameters.sizes.n_sums)]
 
 
 def test_the_noise_is_drawn_anew_and_is_off_only_if_the_run_says_so(run):
-    parameters, (bank, *_) = run.world.parameters, run.world.federation.banks
-    draw = pv4fad.parties.bank.Bank._noise
-    assert not np.array_equal(draw(bank, parameters), draw(bank, parameters))
-    assert len(draw(bank, parameters)) == parameters.sizes.n_sums
+    parameters = run.world.parameters
+    assert not np.array_equal(draw_noise(parameters), draw_noise(parameters))
+    assert len(draw_noise(parameters)) == parameters.sizes.n_sums
     off = parameters.model_copy(update={"noise": "none", "epsilon": "none"})
-    assert not draw(bank, off).any()
+    assert not draw_noise(off).any()
 
 
 # Accounts.
@@ -260,11 +256,9 @@ def test_a_bank_does_not_rely_on_more_honest_banks_than_it_chose(run):
     event = proposal(run)
     wanted = RunParameters.from_json(event.message.parameters).honest_banks
     party = event.party()
-    party._honest_banks = wanted - 1
     with pytest.raises(ParameterError, match=f"honest_banks = {wanted}: bank01 relies on"):
-        party.handle(event.data)
-    party._honest_banks = wanted
-    assert party.handle(event.data)
+        party.restarted(party.store, honest_banks=wanted - 1).handle(event.data)
+    assert party.restarted(party.store, honest_banks=wanted).handle(event.data)
 
 
 # The limit on layers.

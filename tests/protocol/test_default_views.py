@@ -11,31 +11,35 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from tests.kit.forest_case import UNKNOWN
-from tests.kit.recording import Recording, record_in, spy_on_masks
+from tests.kit.recording import Recording, spy_on_masks
 from tests.kit.round_recording import (
     ASKED,
     BATCH,
-    opened_queries,
     queries_sent,
-    query_ciphertexts,
     questions_of,
     recorded,
     world_with_noise,
 )
 from tests.kit.scoring_worlds import again
-from tests.kit.uniformity import are_uniform_and_fresh
 from tests.kit.views import (
+    TRAINING_MASKS,
+    about_broadcast,
+    answers_of_one_bank,
+    check_masks_are_new_and_bound,
     envelope,
     indicator_ciphertexts,
+    looks_uniform,
+    made_anew_looks_uniform,
     no_flood,
     no_mask,
-    no_residues,
     noise_is_the_flood,
     noisy_sums,
     of_kind,
     opened_indicators,
     opened_products,
+    opened_queries,
     product_ciphertexts,
+    query_ciphertexts,
     sent_with,
     sums_per_bank,
 )
@@ -49,10 +53,8 @@ import pv4fad.protocol.score.steps
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
 from pv4fad.protocol.count.state import SumsSoFar
 from pv4fad.protocol.match.messages import BlindedIndicators
-from pv4fad.protocol.parameters import digest_of
 from pv4fad.protocol.score.inputs import AskedSet
-from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
-from pv4fad.protocol.score.state import Totals
+from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.state import Proposal
 from pv4fad.protocol.wire import Message, decode
 from pv4fad.store.records import Records
@@ -93,30 +95,8 @@ def answered(run, answers):
 
 
 def bits_of_one_bank(run, answers):
-    """What payment network and aggregator together could compute of one bank's answers about the
-    broadcast table: its own part of the bits, and nothing but masks if all is well."""
-    reply = of_kind(answers, ScoreReply)
-    here, parameters = reply.address, run.world.parameters
-    (asked,) = (
-        event
-        for event in queries_sent(run)
-        for query in event.answers()
-        if isinstance(query, ScoreQuery)
-        and (query.address.receiver, query.address.table_id) == (here.sender, here.table_id)
-    )
-
-    def offsets(records: dict[str, bytes]) -> np.ndarray | int:
-        place = (here.table_id, here.index)
-        found = record_in(records, parameters.run_id, Totals, *place, epoch=BATCH)
-        return 0 if found is None else found.totals.astype(np.int64).ravel()
-
-    added = offsets(asked.after) - offsets(asked.before)
-    return ((added + reply.residues.astype(np.int64)) % parameters.plain_modulus)[np.newaxis]
-
-
-def about_broadcast(run):
-    """Where a bank answers about the broadcast table."""
-    return [e for e in run.of(ScoreQuery) if e.message.address.table_id == "broadcast"]
+    """Of the broadcast table: its own part of the bits, and nothing but masks if all is well."""
+    return answers_of_one_bank(run, answers, queries_sent(run), BATCH)[np.newaxis]
 
 
 VIEWS = {
@@ -135,8 +115,7 @@ def test_what_a_party_can_open_is_uniform(run, view):
     events = VIEWS[view](run)
     assert events
     for event in events:
-        rows = view(run, event.answers())
-        assert are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+        assert looks_uniform(run, view, event.answers())
 
 
 def test_all_banks_together_give_the_noisy_counts_and_no_more(run):
@@ -195,25 +174,7 @@ def no_fresh(ring, rows):
     return np.zeros((rows, ring.degree), np.uint64)
 
 
-MASKS = {
-    "s of the match": (
-        pv4fad.protocol.match.steps,
-        "secret_residues",
-        no_residues,
-        opened_indicators,
-    ),
-    "ρ of the count": (
-        pv4fad.protocol.count.steps,
-        "secret_residues",
-        no_residues,
-        opened_products,
-    ),
-    "pairwise masks of the sums": (
-        pv4fad.protocol.count.bank,
-        "pairwise_mask",
-        no_mask,
-        sums_per_bank,
-    ),
+MASKS = TRAINING_MASKS | {
     "ρ of the questions": (pv4fad.protocol.score.steps, "_fresh", no_fresh, opened_queries),
     "pairwise masks of the answers": (
         pv4fad.protocol.score.bank,
@@ -229,8 +190,7 @@ def test_without_this_mask_the_check_above_fails(run, monkeypatch, mask):
     module, name, nothing, view = MASKS[mask]
     event = VIEWS[view](run)[-1]
     monkeypatch.setattr(module, name, nothing)
-    rows = view(run, event.replayed())
-    assert not are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+    assert not looks_uniform(run, view, event.replayed())
 
 
 @pytest.mark.parametrize(
@@ -238,10 +198,7 @@ def test_without_this_mask_the_check_above_fails(run, monkeypatch, mask):
 )
 def test_an_answer_that_is_made_anew_has_new_masks(run, view):
     """From the same state; what was stored before is sent again as it is, and never made anew."""
-    event = VIEWS[view](run)[-1]
-    first, second = (view(run, answers)[:1] for answers in (event.answers(), event.replayed()))
-    rows = np.concatenate([first, second])
-    assert are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+    assert made_anew_looks_uniform(run, view, VIEWS[view](run)[-1])
 
 
 def test_no_mask_of_answers_is_used_twice_and_all_are_bound_to_the_parameters(run, monkeypatch):
@@ -250,14 +207,7 @@ def test_no_mask_of_answers_is_used_twice_and_all_are_bound_to_the_parameters(ru
     made = spy_on_masks(monkeypatch, pv4fad.protocol.score.bank)
     for _ in range(2):
         world.ask(questions_of(world), ASKED)
-    by_bank = {
-        bank.name: [context for owner, context in made if owner == bank.name]
-        for bank in world.federation.banks
-    }
-    contexts, *others = by_bank.values()
-    assert len(set(contexts)) == len(contexts) == 2
-    assert all(one == contexts for one in others)
-    assert all(digest_of(world.parameters) in context for context in contexts)
+    assert check_masks_are_new_and_bound(world, made) == 2
 
 
 def test_the_aggregator_sends_nothing_on_before_all_banks_are_in(run):

@@ -8,13 +8,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.kit.recording import Recording, kinds_kept, recorded_run, small_world, spy_on_masks
-from tests.kit.uniformity import are_uniform_and_fresh, is_uniform
+from tests.kit.uniformity import is_uniform
 from tests.kit.views import (
+    TRAINING_MASKS,
     envelope,
     indicator_ciphertexts,
+    looks_uniform,
+    made_anew_looks_uniform,
     network_key,
     no_flood,
-    no_mask,
     no_residues,
     noise_is_the_flood,
     noisy_sums,
@@ -98,8 +100,7 @@ def test_what_a_party_can_open_is_uniform(run, view):
     events = sent_with(run, VIEWS[view])
     assert events
     for event in events:
-        rows = view(run, event.answers())
-        assert are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+        assert looks_uniform(run, view, event.answers())
 
 
 def test_the_label_share_of_a_bank_is_uniform_and_the_same_at_all_banks(run):
@@ -143,20 +144,7 @@ def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
 # Without a mask.
 
 
-MASKS = {
-    "s of the match": (
-        pv4fad.protocol.match.steps,
-        "secret_residues",
-        no_residues,
-        opened_indicators,
-    ),
-    "ρ of the count": (
-        pv4fad.protocol.count.steps,
-        "secret_residues",
-        no_residues,
-        opened_products,
-    ),
-    "pairwise masks": (pv4fad.protocol.count.bank, "pairwise_mask", no_mask, sums_per_bank),
+MASKS = TRAINING_MASKS | {
     "r of the comparison": (
         pv4fad.protocol.compare.aggregator,
         "secret_residues",
@@ -177,8 +165,7 @@ def test_without_this_mask_the_check_above_fails(run, monkeypatch, mask):
     module, name, nothing, view = MASKS[mask]
     event = sent_with(run, VIEWS[view])[-1]
     monkeypatch.setattr(module, name, nothing)
-    rows = view(run, event.replayed())
-    assert not are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+    assert not looks_uniform(run, view, event.replayed())
 
 
 @pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
@@ -196,10 +183,7 @@ def test_without_the_flood_the_check_above_fails(run, monkeypatch, returned):
 )
 def test_an_answer_that_is_made_anew_has_new_masks(run, view):
     """From the same state; what was stored before is sent again as it is, and never made anew."""
-    event = sent_with(run, VIEWS[view])[-1]
-    first, second = (view(run, answers)[:1] for answers in (event.answers(), event.replayed()))
-    rows = np.concatenate([first, second])
-    assert are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+    assert made_anew_looks_uniform(run, view, sent_with(run, VIEWS[view])[-1])
 
 
 def test_what_would_tell_sums_or_labels_together_with_another_party_is_forgotten(run):

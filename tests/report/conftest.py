@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 from tests.kit.report_page import HOSTILE, LONG, PASSPHRASE
 from tests.kit.scored_run import (
-    finished_document,
-    generated,
+    data,
+    document,
     predictions,
-    without_line_breaks,
+    pv4fad,
+    tables,
     write_data,
     write_run,
 )
@@ -24,6 +25,8 @@ from pv4fad.run.meter import PhaseCost, Traffic
 from pv4fad.run.scoring_record import Learned, ScoringRecord, write_record
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase
+
+__all__ = ["data", "document", "pv4fad", "tables"]
 
 
 def spoiled(transactions: pl.DataFrame) -> pl.DataFrame:
@@ -39,26 +42,6 @@ def write_ledger(folder, bank: str, run_id: str) -> None:
         set_limit(tx, Fraction(3), now)
         noise = "distributed"
         spend(tx, Expense(run_id, Fraction(1), 2, "one record", noise, "ab" * 32, now, 2))
-
-
-@pytest.fixture(scope="session")
-def tables():
-    return generated()
-
-
-@pytest.fixture(scope="session")
-def document(tables):
-    return finished_document(tables)
-
-
-@pytest.fixture(scope="session")
-def data(tables, tmp_path_factory):
-    return write_data(tmp_path_factory.mktemp("data"), tables)
-
-
-@pytest.fixture
-def pv4fad(command_line):
-    return without_line_breaks(command_line)
 
 
 @pytest.fixture(scope="session")

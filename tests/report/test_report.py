@@ -98,15 +98,15 @@ def test_epsilon_is_shown_with_one_honest_bank_too_and_with_what_a_guess_is_wort
 
 
 @pytest.mark.parametrize(("epsilon", "weak"), [("2", False), ("2.1", True), ("none", True)])
-def test_a_large_epsilon_is_warned_of(whole, tables, epsilon, weak):
-    document = finished_document(tables, epsilon=epsilon, model="paper")
+def test_a_large_epsilon_is_warned_of(whole, epsilon, weak):
+    document = finished_document(epsilon=epsilon, model="paper")
     words = Seen(page(replace(whole, document=document))).words
     assert (WEAK in words) == weak
     assert ("there is no noisenone100 %" in words) == (epsilon == "none")
 
 
 def test_votes_are_said_to_tell_kinds_of_accounts_apart(tables, data, tmp_path, pv4fad):
-    document = finished_document(tables, model="paper", scoring="votes")
+    document = finished_document(model="paper", scoring="votes")
     run = write_run(tmp_path / "run", document, votes(tables.test.transactions))
     record = ScoringRecord(run_id=document.run_id, scoring="votes", phases=(), traffic=())
     write_record(default_predictions(run), record)

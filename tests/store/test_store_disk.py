@@ -157,7 +157,8 @@ def test_short_passphrases_and_cheap_costs_are_refused(folder):
     assert ScryptCost() == ScryptCost(log2_n=17, r=8, p=1, insecure_fast=False)
 
 
-def test_the_default_cost_is_stored_and_used(folder):
+def test_the_default_cost_is_stored_and_used(folder, monkeypatch):
+    monkeypatch.setattr(disk_store_module, "ScryptCost", ScryptCost)
     DiskStore.create(folder, "bank-a", PASSPHRASE).close()
     with raw(folder) as connection:
         row = connection.execute("SELECT log2_n, r, p, insecure_fast FROM info").fetchone()

@@ -6,22 +6,25 @@ Every step is a command line that is shown and then run, so that each can be typ
 from __future__ import annotations
 
 import shlex
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 from rich.rule import Rule
 
 from pv4fad.cli.console import err, out
-from pv4fad.cli.demo_steps import fresh_folder, show_and_run
 from pv4fad.cli.demo_summary import summary
-from pv4fad.cli.federation_key import federation_passphrase
+from pv4fad.cli.options import federation_passphrase
+from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.payments.challenge import scoring_splits
-from pv4fad.payments.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
+from pv4fad.payments.generate import MIN_BANKS, MIN_TRANSACTIONS
 from pv4fad.report.content import gather
 from pv4fad.report.page import write_page
 from pv4fad.run.folder import RunFolder
@@ -149,3 +152,35 @@ def _conclude(folder: Path) -> None:
     out.print(f"All of this as a page, with the highest alerts: {report}", markup=False)
     words = ["report", run, data, "--joined", "--out", "FILE", "--key-file", folder / "key"]
     out.print(f"Again: pv4fad {shlex.join(map(str, words))}", markup=False, soft_wrap=True)
+
+
+# For `demo-federated`, too.
+
+
+def fresh_folder(folder: Path, mark: str, about: str, command: str) -> None:
+    """Create an empty folder with a file `mark`; a folder that has one already is replaced.
+
+    `command`: of the demo, for error messages.
+    """
+    advice = f"choose another place: pv4fad {command} FOLDER"
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise DataError(f"{folder}: is not a folder; {advice}")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not (folder / mark).is_file():
+            raise DataError(f"{folder}: holds files that the demo did not make; {advice}")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / mark).write_text(about, encoding="utf-8")
+
+
+def show_and_run(root: click.Command, words: Sequence[str | Path], *, quiet: bool) -> None:
+    """Print a command line and run it; `quiet` hides what it prints.
+
+    If the command fails or is interrupted, the demo ends with its exit code.
+    """
+    line = [str(word) for word in words]
+    out.print(f"$ pv4fad {shlex.join(line)}", style="bold", markup=False, soft_wrap=True)
+    with out.capture() if quiet else nullcontext():
+        code = root.main(line, prog_name="pv4fad", standalone_mode=False)
+    if code:
+        raise typer.Exit(code)

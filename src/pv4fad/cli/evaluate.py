@@ -1,7 +1,8 @@
-"""`pv4fad evaluate`: how well a run's predictions find the anomalies of the test period."""
+"""`pv4fad evaluate` and `report`: what a run has found, in numbers and as a page."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,18 +12,22 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
-from pv4fad.errors import ParameterError
+from pv4fad.cli.options import AsJson, RunPath, Scenario, federation_passphrase
+from pv4fad.errors import DataError, ParameterError
 from pv4fad.evaluation.evaluate import ALONE, JOINED, Detector, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_predictions
 from pv4fad.files import require_new_file, write_whole
 from pv4fad.payments.challenge import scoring_splits
 from pv4fad.report.charts import precision_recall
+from pv4fad.report.content import gather
+from pv4fad.report.page import write_page
 from pv4fad.report.render import render_drawing
 from pv4fad.report.words import estimate_text, found_text
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.scoring_record import require_run
+from pv4fad.store.sealing import ENVIRONMENT, Passphrase
 
 NOT_COMPARED = (
     f"The predictions have no column {LOCAL_SCORE}, as those of votes, so they are not compared"
@@ -52,8 +57,8 @@ Joined = Annotated[
 ]
 
 
-def command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+def evaluate_command(
+    run: RunPath,
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The data that was scored, with labels.")
     ],
@@ -66,10 +71,8 @@ def command(
             metavar="FILE", help="Write the precision-recall curves to this new SVG file."
         ),
     ] = None,
-    scenario: Annotated[
-        str | None, typer.Option(help="Which scenario, if DIR has several.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    scenario: Scenario = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare a run's predictions with the labels of the test split of DIR.
 
@@ -152,3 +155,54 @@ def _measures(detector: Detector, result: Evaluation) -> dict[str, Any]:
         ],
         "alerts": None if detector.alerts is None else asdict(detector.alerts),
     }
+
+
+def report_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="The data that was scored.", show_default=False),
+    ] = None,
+    *,
+    report: Annotated[Path, typer.Option("--out", metavar="FILE", help="New HTML file.")] = Path(
+        "report.html"
+    ),
+    predictions: Predictions = None,
+    joined: Joined = False,
+    scenario: Scenario = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            help="File with the passphrase of all stores; otherwise PV4FAD_PASSPHRASE or"
+            " PV4FAD_PASSPHRASE_FILE. Without any, ledgers are left out.",
+        ),
+    ] = None,
+) -> None:
+    """Write a report on a run: what was found, what is private, who saw what, what it cost.
+
+    One file without scripts that asks for nothing from outside. It puts together what different
+    parties have: the payment network's alerts, and with the passphrase the ledgers of the banks.
+    What is missing for a part of it is named in the report.
+    """
+    require_new_file(report)
+    if predictions is not None and not predictions.is_file():
+        raise DataError(f"{predictions}: no such file")
+    splits = None if folder is None else scoring_splits(folder, scenario)
+    content = gather(
+        RunFolder(run),
+        predictions or default_predictions(run),
+        splits,
+        _passphrase_if_given(key_file),
+        joined=joined,
+    )
+    write_page(report, content)
+    out.print(escape(f"The report is in {report}."), soft_wrap=True)
+    for gap in content.gaps:
+        out.print(escape(f"Not in it: {gap.what}: {gap.why}"), soft_wrap=True)
+
+
+def _passphrase_if_given(key_file: Path | None) -> Passphrase | None:
+    """None if none is given: the report can do without ledgers, so it does not ask for one."""
+    given = key_file is not None or any(name.startswith(ENVIRONMENT) for name in os.environ)
+    return federation_passphrase(key_file) if given else None

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out, print_json
+from pv4fad.cli.options import AsJson
 from pv4fad.cli.party import PROGRAMS
 from pv4fad.deployment.exchange import Job
 from pv4fad.deployment.party_folder import PartyFolder
@@ -64,7 +65,7 @@ def resume(folder: Folder) -> None:
 @app.command()
 def status(
     folder: Folder,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the state of the latest job, and who has sent how much to whom."""
     found = read_status(_aggregator(folder).path)

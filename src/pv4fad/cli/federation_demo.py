@@ -7,7 +7,6 @@ as on several: each has its own folder, passphrase and keys, and reads only the 
 from __future__ import annotations
 
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,11 +21,11 @@ import click
 import typer
 from rich.rule import Rule
 
-from pv4fad.cli.console import out
-from pv4fad.cli.learned import learned_lines
-from pv4fad.errors import DataError, StoreError
+from pv4fad.cli.console import learned_lines, out
+from pv4fad.cli.demo import fresh_folder, show_and_run
+from pv4fad.errors import StoreError
 from pv4fad.payments.challenge import bank_client_id, transactions_file
-from pv4fad.payments.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
+from pv4fad.payments.generate import MIN_BANKS, MIN_TRANSACTIONS
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.run.scoring_record import read_record
 
@@ -54,7 +53,8 @@ def demo_federated(
 ) -> None:
     """Train and score with the parties as separate processes over Flower: six minutes."""
     started = time.monotonic()
-    _make_fresh(folder)
+    fresh_folder(folder, MARK, _ABOUT, "demo-federated")
+    (folder / "keys").mkdir(mode=0o700)
     out.print(
         f"PV4FAD over Flower: an aggregator, a payment network and {banks} banks in separate"
         " processes, connected by TLS on this machine. About six minutes on two cores.",
@@ -133,15 +133,7 @@ def _key(folder: Path, name: str) -> Words:
 def _step(root: click.Command, title: str, words: Words, *, quiet: bool = False) -> None:
     out.print()
     out.print(Rule(title, align="left"))
-    arguments = [str(word) for word in words]
-    out.print(f"$ pv4fad {shlex.join(arguments)}", style="bold", markup=False, soft_wrap=True)
-    if quiet:
-        with out.capture():
-            code = root.main(arguments, prog_name="pv4fad", standalone_mode=False)
-    else:
-        code = root.main(arguments, prog_name="pv4fad", standalone_mode=False)
-    if code:
-        raise typer.Exit(code)
+    show_and_run(root, words, quiet=quiet)
 
 
 @contextmanager
@@ -187,19 +179,6 @@ def _wait_until_ready(log: Path, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is not None or time.monotonic() > until:
             raise StoreError(f"the aggregator did not start; see {log}")
         time.sleep(0.5)
-
-
-def _make_fresh(folder: Path) -> None:
-    """Create the folder; one of an earlier demo is replaced, any other folder is refused."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise DataError(f"{folder} is not a folder; choose another place")
-    if folder.is_dir() and any(folder.iterdir()):
-        if not (folder / MARK).is_file():
-            raise DataError(f"{folder} holds other files; choose another place")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).write_text(_ABOUT, encoding="utf-8")
-    (folder / "keys").mkdir(mode=0o700)
 
 
 def free_ports(n: int) -> list[int]:

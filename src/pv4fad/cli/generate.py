@@ -12,6 +12,8 @@ from rich.table import Table
 from pv4fad.cli.console import out, print_json, progress_bar
 from pv4fad.payments.generate import (
     LEAK_LIMIT,
+    MIN_BANKS,
+    MIN_TRANSACTIONS,
     STEPS,
     Difficulty,
     GeneratedFolder,
@@ -19,7 +21,6 @@ from pv4fad.payments.generate import (
     generate,
     unexpected_leaks,
 )
-from pv4fad.payments.generate.settings import MIN_BANKS, MIN_TRANSACTIONS
 
 _N_COLUMNS_SHOWN = 12
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
-from pv4fad.cli.federation_key import given_passphrase
+from pv4fad.cli.options import AsJson, given_passphrase
 from pv4fad.errors import StoreError
 from pv4fad.privacy.effective import WARN_ABOVE, guessing_bound, is_weak
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon, upper_text
@@ -46,7 +46,7 @@ KeyFile = Annotated[
 def show(
     folder: Folder,
     key_file: KeyFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print every run on which a bank has spent ε, its limit and what is left."""
     with _open(folder, key_file) as store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from importlib.util import find_spec
 from typing import Annotated
 
 import click
@@ -13,7 +14,6 @@ from rich.markup import escape
 
 from pv4fad import __version__
 from pv4fad.cli import (
-    bench,
     data,
     demo,
     evaluate,
@@ -24,14 +24,34 @@ from pv4fad.cli import (
     ledger,
     params,
     party,
-    refresh,
-    report,
     score,
     train,
-    verify,
 )
 from pv4fad.cli.console import fail, out
-from pv4fad.errors import Pv4fadError, UserError
+from pv4fad.errors import ParameterError, Pv4fadError, UserError
+
+
+def add_bench(app: typer.Typer) -> None:
+    """`pv4fad bench`: the commands of `pv4fad_bench`, or one that says where they are.
+
+    Benchmarks are in the source tree (benchmarks/), not in the installed package.
+    """
+    if find_spec("pv4fad_bench") is None:
+        settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+        about = "Measure speed and detection (needs the source tree)."
+        app.command("bench", help=about, context_settings=settings)(_bench_not_installed)
+        return
+    from pv4fad_bench.app import app as benchmarks  # noqa: PLC0415
+
+    app.add_typer(benchmarks, name="bench")
+
+
+def _bench_not_installed() -> None:
+    raise ParameterError(
+        "pv4fad bench is not part of the installed package: clone the repository, and run"
+        " `make env` there"
+    )
+
 
 app = typer.Typer(
     name="pv4fad",
@@ -40,7 +60,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-bench.add_to(app)
+add_bench(app)
 app.add_typer(data.app)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(party.app, name="party")
@@ -51,11 +71,11 @@ app.command()(example.example)
 app.command("generate")(generate.command)
 app.command("params")(params.command)
 app.command("train")(train.command)
-app.command("score")(score.command)
-app.command("refresh")(refresh.command)
-app.command("verify")(verify.command)
-app.command("evaluate")(evaluate.command)
-app.command("report")(report.command)
+app.command("score")(score.score_command)
+app.command("refresh")(score.refresh_command)
+app.command("verify")(score.verify_command)
+app.command("evaluate")(evaluate.evaluate_command)
+app.command("report")(evaluate.report_command)
 
 
 def _print_version(wanted: bool) -> None:

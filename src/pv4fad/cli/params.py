@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from pv4fad.cli.console import out, print_json
+from pv4fad.cli.options import AsJson
 from pv4fad.errors import ParameterError
 from pv4fad.evidence.classes import CountedSets
 from pv4fad.forest.structure import PublicSizes
@@ -94,7 +95,7 @@ def command(
         int | None,
         typer.Option("--honest-banks", min=1, help="Half of the banks if not set."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the parameters of a run of these sizes, its bounds and its message sizes.
 

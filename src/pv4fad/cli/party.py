@@ -10,9 +10,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pv4fad.cli.console import err, fail, out
-from pv4fad.cli.federation_key import given_passphrase, new_passphrase
-from pv4fad.cli.learned import learned_lines
+from pv4fad.cli.console import err, fail, learned_lines, out
+from pv4fad.cli.options import given_passphrase, new_passphrase
 from pv4fad.deployment.card import ROLES, PartyCard, Role, federation_id
 from pv4fad.deployment.carrier import Programs
 from pv4fad.deployment.certificates import read_certificate

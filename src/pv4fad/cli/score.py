@@ -1,32 +1,48 @@
-"""`pv4fad score`: new transactions scored with a run's model, all parties on this machine."""
+"""`pv4fad score`, `refresh` and `verify`: what is done with a finished run on this machine."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.table import Table
 
-from pv4fad.cli.console import err, out, print_json
-from pv4fad.cli.federation_key import KeyFile, federation_passphrase
-from pv4fad.cli.learned import learned_lines
-from pv4fad.cli.phases import cost_table, phase_display
+from pv4fad.cli.console import (
+    cost_table,
+    err,
+    fail,
+    learned_lines,
+    out,
+    phase_display,
+    print_json,
+)
+from pv4fad.cli.options import (
+    AsJson,
+    KeyFile,
+    RunPath,
+    Scenario,
+    Workers,
+    federation_passphrase,
+)
 from pv4fad.errors import BudgetError, WorkerError
 from pv4fad.files import require_new_file
 from pv4fad.lead.asking import Batching
-from pv4fad.lead.on_disk import score
+from pv4fad.lead.on_disk import refresh, score
 from pv4fad.lead.score import How, Scored
 from pv4fad.lead.simulate import Site
-from pv4fad.payments.challenge import scoring_splits
+from pv4fad.payments.challenge import account_split, scoring_splits, training_split
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.run.folder import RunFolder
-from pv4fad.run.meter import SCORING_PHASES
+from pv4fad.run.meter import REFRESH_PHASES, SCORING_PHASES
 from pv4fad.run.scoring_record import read_record
+from pv4fad.verify.training import Verification, verify
 
 
-def command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+def score_command(
+    run: RunPath,
     folder: Annotated[
         Path,
         typer.Argument(
@@ -65,14 +81,10 @@ def command(
             min=1, help="Rounds or layers that every bank answers per day (a bank's own limit)."
         ),
     ] = DEFAULT_LAYERS_PER_DAY,
-    workers: Annotated[
-        int | None, typer.Option(help="Worker processes. Default: one per core.")
-    ] = None,
-    scenario: Annotated[
-        str | None, typer.Option(help="Which scenario, if DIR has several.")
-    ] = None,
+    workers: Workers = None,
+    scenario: Scenario = None,
     key_file: KeyFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable summary.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Score the test split of DIR privately: this command plays all parties.
 
@@ -112,3 +124,104 @@ def _summary(scored: Scored, predictions: Path) -> dict[str, object]:
         "transactions": scored.table.height,
         "layers": scored.layers,
     }
+
+
+def refresh_command(
+    run: RunPath,
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="Data with the banks' account files, in its test split if it has one.",
+        ),
+    ],
+    *,
+    workers: Workers = None,
+    scenario: Scenario = None,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Match all accounts again, with the banks' present records and new keys for every party.
+
+    Use it when bank records have changed, so that scores show the change, or to replace the
+    encryption keys. All blocks of all tables are matched, so that nobody learns what has changed;
+    then the old shares and keys are deleted. The model stays as it is, and no ε is spent. The
+    payment network forgets the bits it was told, and may ask about an account once more. If it is
+    interrupted, the same command carries on.
+    """
+    target = RunFolder(run)
+    run_id = target.require_finished().run_id
+    split = account_split(folder, scenario)
+    site = Site(federation_passphrase(key_file), workers=workers)
+    try:
+        with phase_display(REFRESH_PHASES) as report:
+            costs = refresh(split, target, site, report)
+    except (WorkerError, KeyboardInterrupt):
+        err.print("Not finished; repeat the command to carry on.", soft_wrap=True)
+        raise
+    if as_json:
+        print_json({"run_id": run_id, "phases": [cost.model_dump() for cost in costs]})
+        return
+    out.print(cost_table(costs))
+    out.print(
+        escape(
+            f"All accounts in {run} are matched with the records in {split}, under new keys; the"
+            " old shares and keys are deleted."
+        ),
+        soft_wrap=True,
+    )
+
+
+def verify_command(
+    run: RunPath,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The data it was trained on.")],
+    *,
+    scenario: Scenario = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also check every prediction that pv4fad score wrote for DIR."
+        ),
+    ] = None,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute everything again in the clear and compare it with the private run.
+
+    This command sees all data and all secrets: it is for tests and demonstrations.
+    Exit code 0: all is equal. 1: something differs. 2: the run has noise, so what training
+    released cannot be checked.
+    """
+    target = RunFolder(run)
+    target.require_finished()
+    split = training_split(folder, scenario)
+    scored = None
+    if predictions is not None:
+        split, test = scoring_splits(folder, scenario)
+        scored = (test, predictions)
+    err.print("verify opens all stores and all data: for tests and demonstrations only.")
+    result = verify(split, target, federation_passphrase(key_file), scored)
+    if as_json:
+        print_json(asdict(result) | {"all_equal": result.all_equal})
+    else:
+        _print_comparison(result)
+    if not result.exact_parts_agree or (not result.has_noise and not result.all_equal):
+        fail("the run differs from the trusted third party", 1)
+    if result.has_noise:
+        fail(
+            f"the run has noise (ε = {result.epsilon}): all is equal up to there, but"
+            f" {result.noisy[0].what} are meant to differ and cannot be checked; a run with"
+            " --epsilon none can",
+            2,
+        )
+
+
+def _print_comparison(result: Verification) -> None:
+    table = Table("compared with the trusted third party", "equal", "of")
+    comparisons = (*result.exact, *result.noisy)
+    for compared in comparisons:
+        table.add_row(compared.what, f"{compared.equal:,}", f"{compared.total:,}")
+    out.print(table)
+    if result.all_equal and not result.has_noise:
+        total = sum(compared.total for compared in comparisons)
+        out.print(f"[bold green]100 % equal[/]: all {total:,} values.")

@@ -10,10 +10,9 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from pv4fad.cli.console import err, out, print_json
+from pv4fad.cli.console import cost_table, err, out, phase_display, print_json
 from pv4fad.cli.data_schema import SchemaFile, data_schema
-from pv4fad.cli.federation_key import KeyFile, federation_passphrase
-from pv4fad.cli.phases import cost_table, phase_display
+from pv4fad.cli.options import KeyFile, Scenario, Workers, federation_passphrase
 from pv4fad.errors import ParameterError
 from pv4fad.lead.on_disk import resume, train
 from pv4fad.lead.settings import TrainingOptions, TrainingSettings, read_options
@@ -92,16 +91,12 @@ def command(
         int | None,
         typer.Option(help="Of sampling and trees only. By default drawn, and secret."),
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Worker processes. Default: one per core.")
-    ] = None,
+    workers: Workers = None,
     bank_limit: Annotated[
         str | None,
         typer.Option(help="ε that every bank allows in total. Default: this run's ε."),
     ] = None,
-    scenario: Annotated[
-        str | None, typer.Option(help="Which scenario, if DIR has several.")
-    ] = None,
+    scenario: Scenario = None,
     schema: SchemaFile = None,
     config: Annotated[
         Path | None,

@@ -10,17 +10,24 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tests.kit.recording import Event, Recording, record, record_in, spy_on_masks
+from tests.kit.recording import Recording, record, spy_on_masks
 from tests.kit.scoring_worlds import again, expected_votes, rows_of, trained
-from tests.kit.uniformity import are_uniform_and_fresh
 from tests.kit.views import (
+    about_broadcast,
+    answers_of_one_bank,
+    bank_key,
+    check_masks_are_new_and_bound,
     envelope,
+    looks_uniform,
+    made_anew_looks_uniform,
     no_flood,
     no_mask,
     no_residues,
     noise_is_the_flood,
     of_kind,
     opened,
+    opened_queries,
+    query_ciphertexts,
     sent_with,
 )
 from tests.kit.world import World, scoring_input
@@ -29,14 +36,12 @@ import pv4fad.he.sanitise
 import pv4fad.protocol.score.bank
 import pv4fad.protocol.score.steps
 from pv4fad.forest.votes import reached_groups
-from pv4fad.he.keys import Decryptor, SecretKey
+from pv4fad.he.keys import Decryptor
 from pv4fad.he.ring import Ring
 from pv4fad.protocol.match.network import ShareBlocks
-from pv4fad.protocol.parameters import digest_of
-from pv4fad.protocol.propose.state import OwnKeys
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import BlindedSetShares, ScoreQuery, ScoreReply
-from pv4fad.protocol.score.state import OpenedSets, Totals
+from pv4fad.protocol.score.state import OpenedSets
 from pv4fad.store.records import Records
 
 SEALED = {"n_banks": 2, "mode": "mixed", "n_sets": 2, "model": "sealed"}
@@ -94,29 +99,14 @@ def test_kinds_order_and_sizes_of_messages_do_not_depend_on_anybodys_data(run):
 # What a party opens, as rows of residues.  Each function takes the answers that carry it.
 
 
-def bank_key(run: Recording, name: str) -> SecretKey:
-    (bank,) = (one for one in run.world.federation.banks if one.name == name)
-    return run.world.record(bank, OwnKeys).secret_key(run.world.parameters.share_ring)
-
-
 def set_share_ciphertexts(run, answers):
     message = of_kind(answers, BlindedSetShares)
-    return message.ciphertexts, bank_key(run, message.address.receiver)
-
-
-def query_ciphertexts(run, answers):
-    message = of_kind(answers, ScoreQuery)
     return message.ciphertexts, bank_key(run, message.address.receiver)
 
 
 def opened_set_shares(run, answers):
     """v_c, at a bank."""
     return opened(*set_share_ciphertexts(run, answers))
-
-
-def opened_queries(run, answers):
-    """y_c and Z, every slot, at a bank."""
-    return opened(*query_ciphertexts(run, answers))
 
 
 def set_masks(run, answers):
@@ -164,34 +154,9 @@ def bank_answers(run, answers):
 
 
 def votes_of_one_bank(run, answers):
-    """What payment network and aggregator together could compute of one bank's answers."""
-    reply = of_kind(answers, ScoreReply)
-    here = reply.address
-    run_id, t = run.world.parameters.run_id, run.world.parameters.plain_modulus
-    (asked,) = (
-        event
-        for event in run.events
-        if event.receiver.name == PAYMENT_NETWORK
-        for query in event.answers()
-        if isinstance(query, ScoreQuery)
-        and (query.address.receiver, query.address.table_id) == (here.sender, here.table_id)
-    )
-
-    def offsets(records: dict[str, bytes]) -> np.ndarray | int:
-        found = record_in(records, run_id, Totals, here.table_id, here.index, epoch=BATCH)
-        return 0 if found is None else found.totals.astype(np.int64).ravel()
-
-    added = offsets(asked.after) - offsets(asked.before)
-    return ((added + reply.residues.astype(np.int64)) % t).reshape(LAYERS, -1)
-
-
-def of_broadcast(events: list[Event]) -> list[Event]:
-    return [e for e in events if e.message.address.table_id == "broadcast"]
-
-
-def to_aggregator(run) -> list[Event]:
-    """Where a bank answers about the broadcast table."""
-    return of_broadcast(run.of(ScoreQuery))
+    """Of the broadcast table: its own part of the votes, and nothing but masks if all is well."""
+    asked = [event for event in run.events if event.receiver.name == PAYMENT_NETWORK]
+    return answers_of_one_bank(run, answers, asked, BATCH).reshape(LAYERS, -1)
 
 
 VIEWS = {
@@ -200,7 +165,7 @@ VIEWS = {
     opened_queries: lambda run: sent_with(run, ScoreQuery),
     bank_answers: lambda run: sent_with(run, ScoreQuery),
     answered: lambda run: sent_with(run, ScoreReply),
-    votes_of_one_bank: to_aggregator,
+    votes_of_one_bank: about_broadcast,
 }
 
 
@@ -209,14 +174,13 @@ def test_what_a_party_can_open_is_uniform(run, view):
     events = VIEWS[view](run)
     assert events
     for event in events:
-        rows = view(run, event.answers())
-        assert are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+        assert looks_uniform(run, view, event.answers())
 
 
 def test_all_banks_together_give_the_coalition_the_votes_and_no_more(run):
     """Σ_j is what S may learn of a broadcast table: the check above is about the right values."""
     t, n_trees = run.world.parameters.plain_modulus, run.world.case.forest.sizes.n_trees
-    parts = [votes_of_one_bank(run, event.answers()) for event in to_aggregator(run)]
+    parts = [votes_of_one_bank(run, event.answers()) for event in about_broadcast(run)]
     assert len(parts) == 2
     total = sum(parts) % t
     assert total.max() <= n_trees
@@ -279,8 +243,7 @@ def test_without_this_mask_the_check_above_fails(run, monkeypatch, mask):
     module, name, nothing, view = MASKS[mask]
     event = VIEWS[view](run)[-1]
     monkeypatch.setattr(module, name, nothing)
-    rows = view(run, event.replayed())
-    assert not are_uniform_and_fresh(rows, run.world.parameters.plain_modulus)
+    assert not looks_uniform(run, view, event.replayed())
 
 
 @pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
@@ -293,9 +256,7 @@ def test_without_the_flood_the_check_above_fails(run, monkeypatch, returned):
 
 def test_a_query_that_is_made_anew_has_new_masks(run):
     """From the same state; what was stored before is sent again as it is, and never made anew."""
-    event = sent_with(run, ScoreQuery)[-1]
-    both = (opened_queries(run, answers)[:1] for answers in (event.answers(), event.replayed()))
-    assert are_uniform_and_fresh(np.concatenate(list(both)), run.world.parameters.plain_modulus)
+    assert made_anew_looks_uniform(run, opened_queries, sent_with(run, ScoreQuery)[-1])
 
 
 def test_no_mask_is_used_twice_and_all_are_bound_to_the_parameters(monkeypatch):
@@ -305,11 +266,4 @@ def test_no_mask_is_used_twice_and_all_are_bound_to_the_parameters(monkeypatch):
     data = scoring_input(world, rows_of(world.case, few(world)))
     for _ in range(2):
         world.federation.score(world.parameters.run_id, data)
-    by_bank = {
-        bank.name: [context for owner, context in made if owner == bank.name]
-        for bank in world.federation.banks
-    }
-    contexts, *others = by_bank.values()
-    assert len(set(contexts)) == len(contexts) >= 2
-    assert all(one == contexts for one in others)
-    assert all(digest_of(world.parameters) in context for context in contexts)
+    assert check_masks_are_new_and_bound(world, made) >= 2

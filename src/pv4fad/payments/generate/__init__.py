@@ -10,11 +10,19 @@ from pv4fad.payments.generate.folder import (
     kinds_file,
 )
 from pv4fad.payments.generate.leakcheck import LEAK_LIMIT, ColumnLeak, leak_check, unexpected_leaks
-from pv4fad.payments.generate.settings import Difficulty, Settings
-from pv4fad.payments.generate.tables import GeneratedTables, generate_tables
+from pv4fad.payments.generate.tables import (
+    MIN_BANKS,
+    MIN_TRANSACTIONS,
+    Difficulty,
+    GeneratedTables,
+    Settings,
+    generate_tables,
+)
 
 __all__ = [
     "LEAK_LIMIT",
+    "MIN_BANKS",
+    "MIN_TRANSACTIONS",
     "SCENARIO",
     "STEPS",
     "AnomalyKind",

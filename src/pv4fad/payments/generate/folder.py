@@ -20,8 +20,13 @@ from pv4fad.errors import DataError
 from pv4fad.payments.challenge import SCENARIOS_FILE, write_partition, write_scenarios
 from pv4fad.payments.generate.facts import Fact, calibration_facts
 from pv4fad.payments.generate.leakcheck import ColumnLeak, leak_check
-from pv4fad.payments.generate.settings import Settings
-from pv4fad.payments.generate.tables import TABLE_STEPS, GeneratedTables, Report, generate_tables
+from pv4fad.payments.generate.tables import (
+    TABLE_STEPS,
+    GeneratedTables,
+    Report,
+    Settings,
+    generate_tables,
+)
 from pv4fad.payments.schema import NO_FLAG
 
 SCENARIO = "scenario01"

@@ -20,8 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.payments.features import compute_features
-from pv4fad.payments.generate.settings import Difficulty
-from pv4fad.payments.generate.tables import GeneratedTables
+from pv4fad.payments.generate.tables import Difficulty, GeneratedTables
 from pv4fad.payments.schema import LABEL, NO_FLAG, TRANSACTION_COLUMNS
 from pv4fad.tables.earlier import column_codes
 

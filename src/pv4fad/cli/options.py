@@ -1,4 +1,4 @@
-"""The passphrases of commands.
+"""Options of several commands, and the passphrases that they ask for.
 
 A federation on one machine has one passphrase for the stores of all its parties.  In a deployed
 federation every party has its own, on its own machine.
@@ -14,6 +14,10 @@ import typer
 from pv4fad.errors import StoreError
 from pv4fad.store.sealing import Passphrase, create_key_file, passphrase_for
 
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
+Workers = Annotated[int | None, typer.Option(help="Worker processes. Default: one per core.")]
+Scenario = Annotated[str | None, typer.Option(help="Which scenario, if DIR has several.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 KeyFile = Annotated[
     Path | None,
     typer.Option(

@@ -1,6 +1,6 @@
-"""The page docs/operate/configuration.md, made of the models; `make docs` writes it.
+"""Write the page about configuration from the models that check it.
 
-python -m pv4fad.cli.reference > docs/operate/configuration.md
+python tools/configuration.py > docs/operate/configuration.md      (`make docs` does it)
 """
 
 from __future__ import annotations

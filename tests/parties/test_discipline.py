@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.kit.recording import Event, Recording, changed, party_with, recorded_run
 from tests.kit.round_recording import recorded
 
 from pv4fad.errors import CiphertextError, OrderError, ParameterError, ProtocolError, WireError
 from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
-from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.identity import Identity, PublicIdentity
 from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
 from pv4fad.protocol.receipt import Receipt
@@ -348,6 +349,24 @@ def test_a_roster_with_a_foreign_signing_key_is_refused(run):
         ((own, other[:-1]), "not signed"),
     ):
         refuses(event, changed(event.message, identities=wrong), ProtocolError, match)
+
+
+def test_a_roster_with_a_bank_that_is_not_known_or_a_key_that_hides_nothing_is_refused(run):
+    event = run.of(Roster, "bank01")[0]
+    own, _ = event.message.identities
+    party = event.party()
+    signing, unfit = Ed25519PrivateKey.generate(), bytes(32)  # a point of low order
+    known = party._signing_keys
+    party._signing_keys = {"bank01": known["bank01"]}
+    with pytest.raises(ProtocolError, match="unknown bank bank02"):
+        party.handle(event.data)
+    public = signing.public_key().public_bytes_raw()
+    party._signing_keys = known | {"bank02": public}
+    signature = signing.sign(b"pv4fad identity, version 1\x00" + unfit + b"bank02")
+    shown = PublicIdentity("bank02", public, unfit, signature).to_bytes()
+    with pytest.raises(ProtocolError, match="the X25519 key of bank02 is not valid"):
+        party.handle(changed(event.message, identities=(own, shown)))
+    assert party.store.snapshot() == event.before
 
 
 @each_model

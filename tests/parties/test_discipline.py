@@ -13,10 +13,11 @@ from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, Label
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
 from pv4fad.protocol.identity import Identity, PublicIdentity
 from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
+from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
-from pv4fad.protocol.wire import encode
+from pv4fad.protocol.wire import encode, id_of
 
 PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
 BOTH = (
@@ -320,6 +321,31 @@ def test_a_proposal_with_unfit_parameters_is_refused(run, receiver):
         event.message.parameters.replace(b'"bound":1', b'"bound":0'),
     ):
         refuses(event, changed(event.message, parameters=wrong), ParameterError)
+
+
+def test_a_bank_counts_once_whatever_number_its_message_has(run):
+    for kind, match in ((BankKeys, "has answered already"), (NoisySums, "not expected from it")):
+        event = run.of(kind)[0]
+        party = party_with(event.receiver, event.after)
+        with pytest.raises(ProtocolError, match=match):
+            party.handle(changed(event.message, index=1))
+        assert party.store.snapshot() == event.after
+
+
+def test_a_bank_answers_a_proposal_with_its_keys_and_not_with_a_receipt(run):
+    event = run.of(BankKeys)[0]
+    here = event.message.address
+    receipt = encode(Receipt(here, of=id_of(RunProposal, here.answer())))
+    refuses(event, receipt, ProtocolError, "a bank answers with its keys")
+
+
+def test_a_run_does_not_begin_with_a_match_for_scoring(run):
+    (event,) = run.of(RunProposal, "bank01")
+    parameters = RunParameters.from_json(event.message.parameters)
+    matching = {"purpose": "matching", "model_modulus": parameters.plain_modulus}
+    wrong = parameters.model_copy(update=matching).model_dump_json().encode()
+    message = changed(event.message, parameters=wrong)
+    refuses(event, message, ProtocolError, "a match without a model to score")
 
 
 def test_a_bank_does_not_join_a_run_without_it(run):

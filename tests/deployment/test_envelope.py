@@ -85,6 +85,16 @@ def test_a_message_of_a_foreign_federation_is_refused_in_clear_words():
         PARTIES["bank-b"].open(replace(fragment, federation=ours))
 
 
+def test_parties_that_share_two_federations_keep_their_messages_apart():
+    stores = {name: MemoryStore(name) for name in ("bank-a", "bank-b", "bank-c")}
+    cards = {name: make_card(store, "bank") for name, store in stores.items()}
+    two_banks = {name: cards[name] for name in ("bank-a", "bank-b")}
+    (fragment,) = Correspondence(read_identity(stores["bank-a"]), two_banks).seal("bank-b", b"")
+    receiver = Correspondence(read_identity(stores["bank-b"]), cards)
+    with pytest.raises(ProtocolError, match="was not sealed by it"):
+        receiver.open(replace(fragment, federation=receiver.federation))
+
+
 def test_parts_out_of_order_are_refused():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(envelope, "PART_BYTES", 2)

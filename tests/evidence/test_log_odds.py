@@ -143,6 +143,17 @@ def test_log_odds_come_near_those_of_many_accounts():
     assert found == pytest.approx(np.log(40 / (20 + 150)), abs=0.3)
 
 
+def test_payments_of_accounts_in_other_cells_count_too():
+    """As above, and 300 accounts of another cell, with a row of label 0 each in this stratum."""
+    rows, kept, hit, clean = rows_and_kept()
+    other = clean + 1
+    kept[other], rows[other, 1, 1, 0, 0] = 5000, 1.0
+    counts = np.zeros((N_CELLS, 1), np.int64)
+    counts[hit], counts[clean], counts[other] = 40, 300, 300
+    found = KindEvidence.of(counts, kept, rows, NONE).log_odds[1, 1, 0, 0]
+    assert found == pytest.approx(np.log(40 / (20 + 150 + 300)), abs=0.3)
+
+
 def test_more_hits_are_more_evidence_and_more_others_are_less():
     by_hits = [evidence(hits, 20).log_odds[1, 1, 0, 0] for hits in (2, 5, 10, 20, 40)]
     by_others = [evidence(10, others).log_odds[1, 1, 0, 0] for others in (0, 5, 50, 500, 5000)]

@@ -89,17 +89,23 @@ def test_alerts_are_above_all_others_and_have_levels_by_score(seed, share):
 @settings(max_examples=40, deadline=None)
 def test_only_accounts_that_can_change_a_level_are_asked_about(seed, share):
     one, payments, truth = model(seed), rows(seed), classes(seed)
-    _, asked = answered(Questions(one, payments, nothing_known(80, one), share), one.kinds, truth)
+    questions = unlimited(Questions(one, payments, nothing_known(80, one), share))
+    _, asked = answered(questions, one.kinds, truth)
     own, threshold = own_hazard(one, payments), one.threshold(share)
     first = payments.is_first.astype(int)
+    settled = np.zeros(len(payments), np.bool_)  # raised already: no reason for a question
     for number, accounts in enumerate(asked):
-        may = set()
+        positive = accounts[np.isin(truth[accounts], one.kinds[number])]
+        may, raised_now = set(), np.zeros(len(payments), np.bool_)
         for side in (0, 1):
             adds = one.hazard[side, first, payments.stratum[:, side], number]
             raised = level_of(own + adds, threshold) > level_of(own, threshold)
-            may |= set(payments.account[raised & payments.askable[:, side], side].tolist())
+            raised &= payments.askable[:, side]
+            may |= set(payments.account[raised & ~settled, side].tolist())
+            raised_now |= raised & np.isin(payments.account[:, side], positive)
         assert set(accounts.tolist()) <= may
         assert np.array_equal(accounts, np.unique(accounts))
+        settled |= raised_now
 
 
 @given(SEEDS, SHARES)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import seal
 
 from pv4fad.errors import CiphertextError, ParameterError
 from pv4fad.he.keys import (
@@ -106,6 +107,24 @@ def test_bytes_that_are_no_ciphertext_of_this_ring_are_refused(share_keys, good_
 def test_a_ciphertext_of_another_level_is_refused(share_keys, good_bytes):
     with pytest.raises(CiphertextError, match="expected"):
         Ring.of(share_keys.public.ring).load(good_bytes, 3)
+
+
+def test_a_product_that_is_as_long_as_a_ciphertext_of_another_level_is_refused(match_keys):
+    # Three polynomials at two primes have the bytes of two polynomials at three.
+    ring, encryptor = Ring.of(match_keys.public.ring), Encryptor(match_keys.public)
+    library = seal.Evaluator(ring.context)
+    product = ring.dump(library.multiply(encryptor.zero(2), encryptor.zero(2)))
+    assert len(product) == ring.ciphertext_bytes(3)
+    with pytest.raises(CiphertextError, match="another level or form"):
+        ring.load(product, 3)
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b[:-1], lambda b: b + b"x"])
+def test_ciphertexts_back_to_back_have_exactly_their_length(share_keys, good_bytes, spoil):
+    ring = Ring.of(share_keys.public.ring)
+    assert len(ring.load_all(good_bytes * 2, 2, 2)) == 2
+    with pytest.raises(CiphertextError, match="2 ciphertexts of"):
+        ring.load_all(spoil(good_bytes * 2), 2, 2)
 
 
 @pytest.mark.parametrize("make", [Encryptor, Evaluator])

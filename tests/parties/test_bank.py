@@ -182,7 +182,11 @@ def test_a_release_that_another_run_left_no_budget_for_is_refused(run):
 
 @pytest.mark.parametrize(
     ("noise", "mechanism", "honest"),
-    [("per-bank", "discrete_laplace", ()), ("distributed", "polya_share", (2,))],
+    [
+        ("per-bank", "discrete_laplace", ()),
+        ("distributed", "polya_share", (1,)),
+        ("distributed", "polya_share", (2,)),
+    ],
 )
 def test_the_noise_has_the_scale_of_the_run(run, monkeypatch, noise, mechanism, honest):
     """ε, Δ, honest banks and number of sums reach the mechanism, which has its own tests."""
@@ -190,7 +194,8 @@ def test_the_noise_has_the_scale_of_the_run(run, monkeypatch, noise, mechanism, 
     monkeypatch.setattr(
         pv4fad.protocol.count.bank, mechanism, lambda *a: asked.append(a) or "drawn"
     )
-    parameters = run.world.parameters.model_copy(update={"noise": noise, "epsilon": "3/4"})
+    told = {"noise": noise, "epsilon": "3/4"} | ({"honest_banks": honest[0]} if honest else {})
+    parameters = run.world.parameters.model_copy(update=told)
     assert draw_noise(parameters) == "drawn"
     assert asked == [(Fraction(3, 4), parameters.sensitivity, *honest, parameters.sizes.n_sums)]
 

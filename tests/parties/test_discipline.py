@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.kit.recording import Event, Recording, changed, party_with, recorded_run
 from tests.kit.round_recording import recorded
 
 from pv4fad.errors import CiphertextError, OrderError, ParameterError, ProtocolError, WireError
 from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
-from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.identity import Identity, PublicIdentity
 from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
+from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
-from pv4fad.protocol.wire import encode
+from pv4fad.protocol.wire import encode, id_of
 
 PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
 BOTH = (
@@ -321,6 +323,31 @@ def test_a_proposal_with_unfit_parameters_is_refused(run, receiver):
         refuses(event, changed(event.message, parameters=wrong), ParameterError)
 
 
+def test_a_bank_counts_once_whatever_number_its_message_has(run):
+    for kind, match in ((BankKeys, "has answered already"), (NoisySums, "not expected from it")):
+        event = run.of(kind)[0]
+        party = party_with(event.receiver, event.after)
+        with pytest.raises(ProtocolError, match=match):
+            party.handle(changed(event.message, index=1))
+        assert party.store.snapshot() == event.after
+
+
+def test_a_bank_answers_a_proposal_with_its_keys_and_not_with_a_receipt(run):
+    event = run.of(BankKeys)[0]
+    here = event.message.address
+    receipt = encode(Receipt(here, of=id_of(RunProposal, here.answer())))
+    refuses(event, receipt, ProtocolError, "a bank answers with its keys")
+
+
+def test_a_run_does_not_begin_with_a_match_for_scoring(run):
+    (event,) = run.of(RunProposal, "bank01")
+    parameters = RunParameters.from_json(event.message.parameters)
+    matching = {"purpose": "matching", "model_modulus": parameters.plain_modulus}
+    wrong = parameters.model_copy(update=matching).model_dump_json().encode()
+    message = changed(event.message, parameters=wrong)
+    refuses(event, message, ProtocolError, "a match without a model to score")
+
+
 def test_a_bank_does_not_join_a_run_without_it(run):
     (event,) = run.of(RunProposal, "bank01")
     text = event.message.parameters.replace(b'"bank01"', b'"bank07"')
@@ -348,6 +375,24 @@ def test_a_roster_with_a_foreign_signing_key_is_refused(run):
         ((own, other[:-1]), "not signed"),
     ):
         refuses(event, changed(event.message, identities=wrong), ProtocolError, match)
+
+
+def test_a_roster_with_a_bank_that_is_not_known_or_a_key_that_hides_nothing_is_refused(run):
+    event = run.of(Roster, "bank01")[0]
+    own, _ = event.message.identities
+    party = event.party()
+    signing, unfit = Ed25519PrivateKey.generate(), bytes(32)  # a point of low order
+    known = party._signing_keys
+    party._signing_keys = {"bank01": known["bank01"]}
+    with pytest.raises(ProtocolError, match="unknown bank bank02"):
+        party.handle(event.data)
+    public = signing.public_key().public_bytes_raw()
+    party._signing_keys = known | {"bank02": public}
+    signature = signing.sign(b"pv4fad identity, version 1\x00" + unfit + b"bank02")
+    shown = PublicIdentity("bank02", public, unfit, signature).to_bytes()
+    with pytest.raises(ProtocolError, match="the X25519 key of bank02 is not valid"):
+        party.handle(changed(event.message, identities=(own, shown)))
+    assert party.store.snapshot() == event.before
 
 
 @each_model

@@ -7,15 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.kit.class_world import ClassWorld, trained_class_world
-from tests.kit.recording import Recording, kinds_kept, record
+from tests.kit.recording import Recording, changed, kinds_kept, record
 from tests.kit.scoring_worlds import again
 from tests.kit.views import envelope
 from tests.kit.world import match_accounts, secret_key_of
 
-from pv4fad.errors import BudgetError, DataError, OrderError
+from pv4fad.errors import BudgetError, DataError, OrderError, ProtocolError
+from pv4fad.he.ring import PLAIN_MODULI
+from pv4fad.protocol.match.messages import TablesInForce
 from pv4fad.protocol.match.state import BankShares, OpenedBlock, PlacedTable
+from pv4fad.protocol.parameters import TablePlan, count_sizes
+from pv4fad.protocol.propose.inputs import match_parameters
 from pv4fad.protocol.propose.state import NetworkKeys, OwnKeys, PublicKeys
 from pv4fad.protocol.score.inputs import AskedSet
+from pv4fad.protocol.tables import TableAccounts
+from pv4fad.protocol.wire import decode
 from pv4fad.store.records import Records
 
 ASKED = AskedSet((1, 2), True)
@@ -114,6 +120,50 @@ def test_old_joins_and_keys_are_forgotten(one_bank):
         assert not kinds_kept(party, run_id, JOIN)
     bits = one_bank.ask(everybody(one_bank), ASKED)
     assert np.array_equal(bits, one_bank.true_bits(everybody(one_bank), ASKED))
+
+
+def renamed(plan: TablePlan, table_id: str, bank: str) -> TablePlan:
+    return plan.model_copy(update={"table_id": table_id, "banks": (bank,)})
+
+
+UNFIT = {
+    "other sizes": lambda _: {"counted": "coarse", "sizes": count_sizes("coarse", "class")},
+    "another modulus": lambda _: {"model_modulus": PLAIN_MODULI[-1]},
+    "training": lambda _: {"model_modulus": None, "purpose": "training"},
+    "one more bank": lambda it: {
+        "banks": {**it.banks, "bank02": 1000},
+        "tables": (*it.tables, renamed(it.tables[0], "bank02@1", "bank02")),
+    },
+    "a table of another match": lambda it: {
+        "tables": (renamed(it.tables[0], "bank01@7", "bank01"),)
+    },
+}
+
+
+@pytest.mark.parametrize("unfit", UNFIT.values(), ids=UNFIT)
+def test_a_bank_joins_no_match_that_does_not_belong_to_its_model(one_bank, unfit):
+    network, (bank,) = one_bank.federation.payment_network, one_bank.federation.banks
+    tables = {"bank01": TableAccounts((), np.zeros(0, np.int64), np.zeros(0, np.int64))}
+    accounts = {bank.name: bank.n_accounts}
+    parameters, named = match_parameters(one_bank.parameters, tables, accounts, epoch=1)
+    (proposal,) = network.match(parameters, named, replace=True)
+    before = bank.store.snapshot()
+    other = parameters.model_copy(update=unfit(parameters)).model_dump_json().encode()
+    with pytest.raises(ProtocolError, match="a match that does not belong to the model"):
+        bank.handle(changed(decode(proposal), parameters=other))
+    assert bank.store.snapshot() == before
+    assert bank.handle(proposal)
+
+
+def test_a_bank_keeps_the_match_that_was_just_completed(one_bank):
+    recording = Recording(one_bank, np.zeros(0))
+    record(recording)
+    match_accounts(one_bank, one_bank.account_keys, replace=True)
+    (event,) = recording.of(TablesInForce, "bank01")
+    bank = event.party()
+    with pytest.raises(ProtocolError, match="a complete match is in force"):
+        bank.handle(changed(event.message, epochs=(0,)))
+    assert bank.store.snapshot() == event.before
 
 
 def test_rounds_leave_nothing_behind(world):

@@ -92,6 +92,22 @@ def test_the_layout_of_a_table_depends_on_the_padded_number_of_accounts_only():
     assert plan_tables(few, banks, N_TREES) == plan_tables(many, banks, N_TREES)
 
 
+def test_above_a_thousand_accounts_a_table_is_declared_larger_than_it_is():
+    banks = ["bank01", "bank02"]
+    exact, smaller = (
+        plan_tables(
+            assign_tables(
+                [("AAAADEFF", f"A{i}") for i in range(n)], DIRECTORY, N_TREES, broadcast=False
+            ),
+            banks,
+            N_TREES,
+        )
+        for n in (padded(2000), 1921)
+    )
+    assert exact == smaller
+    assert exact[0].layout.n_accounts_declared == padded(2000)
+
+
 def test_no_repr_shows_an_account():
     tables = assign_tables([("AAAADEFF", "SECRETACCOUNT")], DIRECTORY, N_TREES, broadcast=False)
     assert "SECRETACCOUNT" not in repr(tables)

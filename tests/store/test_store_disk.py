@@ -296,6 +296,39 @@ def test_a_chunk_that_is_missing_is_noticed(folder, monkeypatch):
             contents(folder)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [
+            "UPDATE records SET chunk = 7 WHERE chunk = 0",
+            "UPDATE records SET chunk = 0 WHERE chunk = 1",
+            "UPDATE records SET chunk = 1 WHERE chunk = 7",
+        ],
+        ["DELETE FROM records WHERE chunk = 2", "UPDATE records SET n_chunks = 2"],
+    ],
+)
+def test_chunks_can_be_neither_reordered_nor_cut_off(folder, monkeypatch, changes):
+    monkeypatch.setattr(disk_store_module, "CHUNK_BYTES", 1000)
+    create(folder, value=bytes(1000) + bytes([1]) * 1500)
+    with raw(folder) as connection:
+        for change in changes:
+            connection.execute(change)
+    with pytest.raises(StoreError, match="damaged"):
+        contents(folder)
+
+
+def test_an_older_value_under_the_present_write_id_is_noticed(folder):
+    create(folder, ledger=b"spent 1")
+    with raw(folder) as connection:
+        ((old,),) = connection.execute("SELECT sealed FROM records")
+    with DiskStore.open(folder, PASSPHRASE) as store:
+        put(store, "ledger", b"spent 2")
+    with raw(folder) as connection:
+        connection.execute("UPDATE records SET sealed = ?", (old,))
+    with pytest.raises(StoreError, match="record ledger: sealed bytes are damaged"):
+        contents(folder)
+
+
 def test_an_older_version_of_one_record_is_noticed(folder):
     create(folder, ledger=b"spent 1")
     with raw(folder) as connection:

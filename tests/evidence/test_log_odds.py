@@ -148,7 +148,7 @@ def test_payments_of_accounts_in_other_cells_count_too():
     rows, kept, hit, clean = rows_and_kept()
     other = clean + 1
     kept[other], rows[other, 1, 1, 0, 0] = 5000, 1.0
-    counts = np.zeros((N_CELLS, 1), np.int64)
+    counts = np.zeros((n_cells(2), 1), np.int64)
     counts[hit], counts[clean], counts[other] = 40, 300, 300
     found = KindEvidence.of(counts, kept, rows, NONE).log_odds[1, 1, 0, 0]
     assert found == pytest.approx(np.log(40 / (20 + 150 + 300)), abs=0.3)

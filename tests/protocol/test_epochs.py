@@ -78,8 +78,8 @@ def test_after_a_bank_changed_its_records_a_new_match_tells(world):
     before = world.true_bits(everybody(world), ASKED)
     world = replace(world, records={key: (atom + 1) % 3 for key, atom in world.records.items()})
     for bank, party in enumerate(world.federation.banks):
-        changed = world.bank_records(bank)
-        party.replace_records(replace(changed, fingerprint="version 2"))
+        records = world.bank_records(bank)
+        party.replace_records(replace(records, fingerprint="version 2"))
     with pytest.raises(DataError, match="bank01: the account file is not the one"):
         match_accounts(world, world.account_keys, replace=False)
     world.federation.payment_network.close(run_id, 1)
@@ -127,7 +127,7 @@ def renamed(plan: TablePlan, table_id: str, bank: str) -> TablePlan:
 
 
 UNFIT = {
-    "other sizes": lambda _: {"counted": "coarse", "sizes": count_sizes("coarse", "class")},
+    "other sizes": lambda _: {"counted": "coarse", "sizes": count_sizes("coarse", "class", 2, 2)},
     "another modulus": lambda _: {"model_modulus": PLAIN_MODULI[-1]},
     "training": lambda _: {"model_modulus": None, "purpose": "training"},
     "one more bank": lambda it: {

@@ -4,6 +4,7 @@
     ├── UserError            something the person at the keyboard can mend (exit code 2)
     │   ├── DataError        a file or table is not what it should be
     │   ├── ParameterError   a parameter is out of range, or the parameters do not fit together
+    │   ├── NotFittedError   a detector is used before it was trained
     │   ├── BudgetError      a bank's privacy budget or query limit would be exceeded
     │   └── StoreError       a party's folder is damaged, locked or of another version
     ├── ProtocolError        a message that must not be acted upon
@@ -31,6 +32,10 @@ class DataError(UserError):
 
 class ParameterError(UserError):
     """A parameter is out of range, or the parameters do not fit together."""
+
+
+class NotFittedError(UserError, AttributeError):
+    """A detector is used before it was trained."""
 
 
 class BudgetError(UserError):

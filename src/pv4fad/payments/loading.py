@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -59,10 +60,11 @@ class PartitionTables:
 
 
 def load_transactions(
-    path: Path, *, labels_required: bool, on_bad_rows: OnBadRows = "raise"
+    source: Any, *, labels_required: bool, on_bad_rows: OnBadRows = "raise"
 ) -> TransactionTable:
-    """Load the payment network's file, .csv or .parquet."""
-    sheet = read_sheet(path, TRANSACTION_COLUMNS, () if labels_required else (LABEL,))
+    """Load the payment network's table: a .csv or .parquet file (a Path), or a frame."""
+    optional = () if labels_required else (LABEL,)
+    sheet = read_sheet(source, TRANSACTION_COLUMNS, optional, name="the rows")
     # Among the good rows only: a bad row must not make a good one with its id a repetition.
     ids = sheet.rows.select(pl.when(~sheet.bad_rows()).then("MessageId")).to_series()
     repeated = ids.is_not_null() & ~ids.is_first_distinct()
@@ -71,13 +73,18 @@ def load_transactions(
 
 
 def load_accounts(
-    path: Path, *, on_bad_rows: OnBadRows = "raise", further_columns: Sequence[str] = ()
+    source: Any,
+    *,
+    on_bad_rows: OnBadRows = "raise",
+    further_columns: Sequence[str] = (),
+    name: str = "the accounts",
 ) -> AccountTable:
-    """Load a bank's file, .csv or .parquet; listed twice with one flag, an account counts once.
+    """Load a bank's table: a .csv or .parquet file (a Path), or a frame, which errors call `name`.
 
-    `further_columns`: columns of the bank's own, for its rules; numbers, dates or text.
+    Listed twice with one flag, an account counts once.  `further_columns`: columns of the bank's
+    own, for its rules; numbers, dates or text.
     """
-    sheet = read_sheet(path, ACCOUNT_COLUMNS, further=further_columns)
+    sheet = read_sheet(source, ACCOUNT_COLUMNS, further=further_columns, name=name)
     flag = pl.col("Flags").to_physical()
     conflicting = (
         sheet.rows.with_columns(Flags=pl.when(~sheet.bad_rows()).then("Flags"))
@@ -88,10 +95,10 @@ def load_accounts(
     sheet = sheet.with_check(
         Check("Flags", "a duplicate account with conflicting flags"), conflicting
     )
-    for name in further_columns:
-        differs = pl.col(name).n_unique().over(ACCOUNT_KEY) > 1
+    for column in further_columns:
+        differs = pl.col(column).n_unique().over(ACCOUNT_KEY) > 1
         sheet = sheet.with_check(
-            Check(name, "a duplicate account with conflicting values"),
+            Check(column, "a duplicate account with conflicting values"),
             sheet.rows.select(differs).to_series(),
         )
     listed, report = sheet.settle(on_bad_rows)
@@ -99,7 +106,9 @@ def load_accounts(
     return AccountTable(frame, replace(report, n_repeated=listed.height - frame.height))
 
 
-def load_account_classes(path: Path, schema: Schema, rules: Rules | None = None) -> pl.DataFrame:
+def load_account_classes(
+    source: Any, schema: Schema, rules: Rules | None = None, *, name: str = "the accounts"
+) -> pl.DataFrame:
     """A bank's accounts with the class that its rules, or those of the schema, give them.
 
     Holder, Id, Class; the bank's other columns do not go on.
@@ -108,7 +117,7 @@ def load_account_classes(path: Path, schema: Schema, rules: Rules | None = None)
     chosen.check_classes(schema.record.classes)
     named = {column.name for column in ACCOUNT_COLUMNS}
     own = [name for name in chosen.columns if name not in named]
-    frame = load_accounts(path, further_columns=own).frame
+    frame = load_accounts(source, further_columns=own, name=name).frame
     return frame.select(
         Holder=pl.col("Bank").cast(pl.String),
         Id="Account",

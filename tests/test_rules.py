@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from pv4fad.errors import DataError, ParameterError, UserError
 from pv4fad.rules import Rules, read_rules, rules_of
-from pv4fad.tables.classify import classify
-from pv4fad.tables.sheet import common_type
 
 CLASSES = ("ordinary", "watch", "blocked")
 
@@ -103,11 +101,10 @@ def test_rules_are_a_loop_over_the_rows_in_which_the_first_match_decides(
         return
     expected = [class_of(row, rules) for row in rows]
     frame = pl.DataFrame(rows, schema=TYPES)
-    assert classify(frame, checked, CLASSES).to_list() == expected
-    # As text, which is what a CSV file holds, each column gets the type that its values share.
+    assert checked.classes_of(frame, CLASSES).to_list() == expected
+    # The same as text, which is what a CSV file holds.
     text = frame.with_columns(pl.col("Seen").dt.to_string("iso")).cast(pl.String)
-    retyped = text.select(common_type(text[name]) for name in text.columns)
-    assert classify(retyped, checked, CLASSES).to_list() == expected
+    assert checked.classes_of(text, CLASSES).to_list() == expected
 
 
 # Values
@@ -116,7 +113,7 @@ def test_rules_are_a_loop_over_the_rows_in_which_the_first_match_decides(
 def one(column: pl.Series, **asked: object) -> list[bool]:
     """Which rows a rule with one condition matches."""
     rules = rules_of([{"class": "watch", "column": "x", **asked}])
-    found = classify(column.alias("x").to_frame(), rules, CLASSES)
+    found = rules.classes_of(column.alias("x").to_frame(), CLASSES)
     return [name == "watch" for name in found]
 
 
@@ -129,10 +126,17 @@ def test_nan_is_missing_and_satisfies_nothing_else() -> None:
 
 
 def test_a_column_without_values_is_missing_whatever_it_is_compared_with() -> None:
-    column = common_type(pl.Series([None, " ", ""], dtype=pl.String))
-    assert one(column, missing=True) == [True] * 3
-    for asked in ({"is": "a"}, {"above": 1}, {"not_in": [True]}, {"missing": False}):
-        assert one(column, **asked) == [False] * 3
+    for column in (pl.Series([None, " ", "NaN"]), pl.Series([None] * 3, dtype=pl.Null)):
+        assert one(column, missing=True) == [True] * 3
+        for asked in ({"is": "a"}, {"above": 1}, {"not_in": [True]}, {"missing": False}):
+            assert one(column, **asked) == [False] * 3
+
+
+def test_text_is_compared_as_what_the_rule_gives() -> None:
+    codes = pl.Series(["07", "7", "7.0"])
+    assert one(codes, **{"is": "07"}) == [True, False, False]
+    assert one(codes, **{"is": 7}) == [True, True, True]
+    assert one(pl.Series(["True", "false"]), **{"is": True}) == [True, False]
 
 
 def test_whole_numbers_are_compared_exactly() -> None:
@@ -165,7 +169,9 @@ def test_dates_and_moments_compare_with_each_other_and_time_zones_count() -> Non
     [
         (pl.Series(["a"]), {"at_least": 7}, "column 'x' (String) cannot be compared with the numb"),
         (pl.Series([1]), {"is": "a"}, "column 'x' (Int64) cannot be compared with the text 'a'"),
-        (pl.Series([1]), {"in": [1, True]}, "column 'x' (Int64) cannot be compared with true"),
+        (pl.Series(["1", "a"]), {"is": 1}, "compared with the number 1: data row 2 has no number"),
+        (pl.Series(["soon"]), {"below": date(2022, 1, 5)}, "with the date 2022-01-05: data row 1"),
+        (pl.Series([1]), {"in": [True]}, "column 'x' (Int64) cannot be compared with true"),
         (pl.Series([True]), {"is": 1}, "column 'x' (Boolean) cannot be compared with the number 1"),
         (pl.Series([1.5]), {"above": date(2022, 1, 5)}, "compared with the date 2022-01-05"),
         (pl.Series([date(2022, 1, 5)]), {"is": "May"}, "(Date) cannot be compared with the text"),
@@ -181,7 +187,7 @@ def test_a_rule_that_does_not_fit_the_column_is_refused(
         {"class": "watch", "column": "x", **asked},
     ]
     with pytest.raises(DataError) as refusal:
-        classify(column.alias("x").to_frame(), rules_of(content), CLASSES)
+        rules_of(content).classes_of(column.alias("x").to_frame(), CLASSES)
     assert str(refusal.value).startswith("rule 2 (class 'watch'): ")
     assert error in str(refusal.value)
 
@@ -235,6 +241,8 @@ BAD_FILES = [
     (RATING + "is = 9223372036854775808", "rule 1: is: must be text, a finite number"),
     (RATING + "in = []", "rule 1: in: "),
     (RATING + "in = 1", "rule 1: in: "),
+    (RATING + "in = [1, true]", "rule 1: column 'Rating': in must have values of one kind"),
+    (RATING + "not_in = [1, 'a']", "rule 1: column 'Rating': not_in must have values of one kind"),
     (RATING + "at_least = 'seven'", "rule 1: at_least: must be a finite number or a date"),
     (RATING + "at_least = '7'", "rule 1: at_least: must be a finite number or a date"),
     (RATING + "below = inf", "rule 1: below: must be a finite number or a date"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pv4fad_bench import dp_forest_command, table_command, utility_command
+from pv4fad_bench import classes_command, dp_forest_command, table_command, utility_command
 from pv4fad_bench.commands import app
 
 app.command("table")(table_command.table)
 app.command("scaling")(table_command.scaling)
+app.command("classes")(classes_command.command)
 app.command("dp-forest")(dp_forest_command.command)
 app.command("utility")(utility_command.command)
 

@@ -17,14 +17,10 @@ from numpy.typing import NDArray
 from pv4fad.detection.local_scale import HonestSample, LocalScale
 from pv4fad.evidence.cells import TrainingPayments
 from pv4fad.evidence.classes import (
-    ABSENT,
-    MILD,
-    ORDINARY,
-    SEVERE,
     CountedSets,
     counted_sets,
     differing_memberships,
-    provided_classes,
+    provided_kinds,
 )
 from pv4fad.evidence.decisions import Decisions
 from pv4fad.evidence.knowledge import Knowledge, own_hazard
@@ -34,18 +30,17 @@ from pv4fad.evidence.questions import EvidenceRows, Questions, answers_of, nothi
 from pv4fad.evidence.strata import AccountHistory
 from pv4fad.evidence.trusted import trusted_counts
 from pv4fad.forest.pairs import AccountIndex
-from pv4fad.payments.schema import FLAG_CODES, MILD_FLAGS, NO_FLAG
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.noise import polya_share
 from pv4fad_bench.prepared import BANKS, Prepared
 
 Floats = NDArray[np.float64]
-Classes = NDArray[np.int64]
+Kinds = NDArray[np.int64]
 
-_CLASS_OF_FLAG = np.array(
-    [ORDINARY if flag == NO_FLAG else MILD if flag in MILD_FLAGS else SEVERE for flag in FLAG_CODES]
-    + [ABSENT]  # atom -1
-)
+N_KINDS = len(SCHEMA.record.kind_names)
+ABSENT = N_KINDS + 1
+_KIND_OF_CLASS = np.array([*SCHEMA.atom_of_class("class"), ABSENT])  # the last is read by class -1
 
 
 @dataclass(frozen=True)
@@ -80,14 +75,14 @@ class ClearRun:
         )
 
     @cached_property
-    def classes(self) -> Classes:
+    def kinds(self) -> Kinds:
         """Of the accounts in training."""
-        return np.asarray(_CLASS_OF_FLAG[self._data.atoms_tr])
+        return np.asarray(_KIND_OF_CLASS[self._data.atoms_tr])
 
     @cached_property
-    def new_classes(self) -> Classes:
+    def new_kinds(self) -> Kinds:
         """Of the accounts to be scored."""
-        return np.asarray(_CLASS_OF_FLAG[self._data.atoms_new])
+        return np.asarray(_KIND_OF_CLASS[self._data.atoms_new])
 
     @property
     def alone(self) -> Floats:
@@ -96,14 +91,14 @@ class ClearRun:
 
     @property
     def joined(self) -> Floats:
-        """The same with the score of a local model that was given the flags of both accounts."""
+        """The same with the score of a local model that was given the classes of both accounts."""
         return self._hazard(self._data.joined)
 
-    def model(self, classes: Classes, release: Release) -> EvidenceModel:
-        """From counts of these classes of the accounts in training, with new noise."""
-        provided = provided_classes("class")
-        sets = counted_sets(release.sets, "class")
-        atoms = np.where(classes == ABSENT, -1, classes)  # atom k is class k
+    def model(self, kinds: Kinds, release: Release) -> EvidenceModel:
+        """From counts of these kinds of the accounts in training, with new noise."""
+        provided = provided_kinds("class", N_KINDS)
+        sets = counted_sets(release.sets, "class", N_KINDS)
+        atoms = np.where(kinds == ABSENT, -1, kinds)  # atom k is kind k
         counts = trusted_counts(self._counted, atoms, sets)
         delta = differing_memberships(sets, len(provided))
         if release.epsilon != "none":
@@ -112,15 +107,17 @@ class ClearRun:
             )
             counts = counts + shares.reshape(BANKS, *counts.shape).sum(axis=0)
         noise = CountNoise.of(release.epsilon, delta, BANKS / release.honest_banks)
-        return EvidenceModel.of(self._knowledge, counts, noise, sets=release.sets, absent="class")
+        return EvidenceModel.of(
+            self._knowledge, counts, noise, sets=release.sets, absent="class", n_kinds=N_KINDS
+        )
 
-    def decide(self, model: EvidenceModel, classes: Classes, alert_share: float) -> Decisions:
-        """In one batch; `classes`: of the accounts to be scored."""
-        known = nothing_known(len(classes), model)
+    def decide(self, model: EvidenceModel, kinds: Kinds, alert_share: float) -> Decisions:
+        """In one batch; `kinds`: of the accounts to be scored."""
+        known = nothing_known(len(kinds), model)
         questions = Questions(model, self._rows, known, alert_share)
-        for number, kind in enumerate(model.kinds):
+        for number, asked in enumerate(model.kinds):
             accounts = questions.ask(number)
-            questions.take(number, accounts, answers_of(kind, classes[accounts]))
+            questions.take(number, accounts, answers_of(asked, kinds[accounts]))
         return questions.outcome()
 
     def _hazard(self, scores: NDArray[np.float32]) -> Floats:

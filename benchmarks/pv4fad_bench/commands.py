@@ -25,6 +25,8 @@ from pv4fad_bench.score import bench_score
 from pv4fad_bench.train import bench_train
 from pv4fad_bench.workload import Workload
 
+WRONG = "the result is wrong; please report this with the figures above"
+
 app = typer.Typer(help="Measure speed, and how well anomalies are found.", no_args_is_help=True)
 
 PnsAccounts = Annotated[
@@ -197,7 +199,7 @@ def _run(benchmark: Callable[[Progress], BenchReport], json_file: Path | None) -
         write_whole(json_file, json.dumps(report.document(), indent=2) + "\n")
     _print(report)
     if not report.passed:
-        fail("the result is wrong; please report this with the figures above", 1)
+        fail(WRONG, 1)
 
 
 def _print(report: BenchReport) -> None:

@@ -1,4 +1,4 @@
-"""Work of the default model: every account counts once in one of the cells, classes are uniform."""
+"""Work of the default model: every account counts once in one of the cells."""
 
 from __future__ import annotations
 
@@ -9,62 +9,73 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.evidence.cells import N_CELLS, CountedAccounts
-from pv4fad.evidence.classes import CLASSES, MILD, SEVERE, counted_sets
+from pv4fad.evidence.cells import CountedAccounts, n_cells
+from pv4fad.evidence.classes import ORDINARY, counted_sets
 from pv4fad.evidence.trusted import trusted_bits, trusted_counts
 from pv4fad.lead.evidence_model import cell_counts
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput, run_parameters
 from pv4fad.protocol.score.inputs import AskedSet
+from pv4fad.schema import Absent
 from pv4fad_bench.batches import DecisionBatch
-from pv4fad_bench.workload import Workload
-
-KINDS = (AskedSet((SEVERE,), False), AskedSet((MILD,), False), AskedSet((), True))
-"""Severe, mild, absent: as many as a model has at most."""
+from pv4fad_bench.workload import CLASSES, Workload
 
 
 @dataclass(frozen=True)
 class EvidenceWorkload(Workload):
-    """Sets fine, absent is a class."""
+    """Sets are fine."""
 
-    n_atoms: ClassVar[int] = len(CLASSES)
     n_trees: ClassVar[int] = 1
+    n_classes: int = len(CLASSES)
+    absent: Absent = "class"
+
+    @cached_property
+    def kinds(self) -> tuple[AskedSet, ...]:
+        """As many as a model has at most: severe, mild, absent."""
+        atom_of = self.schema.atom_of_class(self.absent)
+        present = tuple(AskedSet((atom,), False) for atom in reversed(atom_of[ORDINARY + 1 :]))
+        return (*present, AskedSet((), True)) if self.absent == "class" else present
 
     @cached_property
     def counted(self) -> CountedAccounts:
         """All accounts, over all cells."""
-        keys = np.arange(self.pns_accounts)
-        cells = np.random.default_rng([self.seed, 2]).integers(N_CELLS, size=self.pns_accounts)
-        return CountedAccounts(cells, keys, keys)
+        keys, cells = np.arange(self.pns_accounts), n_cells(self.schema.n_sides)
+        cell = np.random.default_rng([self.seed, 2]).integers(cells, size=self.pns_accounts)
+        return CountedAccounts(cell, keys, keys, cells)
+
+    @property
+    def _sets(self) -> tuple[tuple[int, ...], ...]:
+        return counted_sets("fine", self.absent, len(self.schema.record.kind_names))
 
     @cached_property
     def training_input(self) -> TrainingInput:
-        sets = (counted_sets("fine", "class"),) * N_CELLS
+        sets = (self._sets,) * self.counted.n_cells
         return TrainingInput(cell_counts(self.counted), sets, self.tables)
 
     def parameters(self) -> RunParameters:
         return run_parameters(
             self.training_input,
             dict.fromkeys(self.banks, self.bank_accounts),
+            self.schema,
             bound=1,
             epsilon="none",
             noise="none",
             honest_banks=1,
             mode="counts",
             counted="fine",
-            absent="class",
+            absent=self.absent,
         )
 
     def true_counts(self) -> NDArray[np.int64]:
-        return trusted_counts(self.counted, self.atoms[:, 0], counted_sets("fine", "class"))
+        return trusted_counts(self.counted, self.atoms, self._sets)
 
     def batch(self, n: int, per_account: int) -> DecisionBatch:
         """A payment alerts for some of the kinds; without any it depends on no bank."""
-        account, atom_of = self.paying_accounts(n, per_account), self.atoms[:, 0]
-        alerts_if = np.random.default_rng([self.seed, 6]).random((n, len(KINDS))) < 0.5
-        of_kind = [trusted_bits(atom_of, kind.atoms, absent=kind.absent) for kind in KINDS]
+        account, atom_of, kinds = self.paying_accounts(n, per_account), self.atoms, self.kinds
+        alerts_if = np.random.default_rng([self.seed, 6]).random((n, len(kinds))) < 0.5
+        of_kind = [trusted_bits(atom_of, kind.atoms, absent=kind.absent) for kind in kinds]
         truth = (alerts_if & (np.stack(of_kind, axis=1)[account] == 1)).any(axis=1)
-        return DecisionBatch(self.keys, account, KINDS, alerts_if, atom_of, truth)
+        return DecisionBatch(self.keys, account, kinds, alerts_if, atom_of, truth)
 
     def n_layers(self, per_account: int) -> int:
-        return len(KINDS)
+        return len(self.kinds)

@@ -195,8 +195,8 @@ def _indicators(workload: Workload, parameters: RunParameters) -> NDArray[np.boo
     (plan,) = parameters.tables
     (accounts,) = workload.tables.values()
     bins = place(hash_accounts(accounts.ids, parameters.hash_key), accounts.trees, plan.layout)
-    truth = np.zeros((workload.n_atoms, plan.layout.n_bins), np.bool_)
-    atom = workload.atoms[:, 0]
+    truth = np.zeros((parameters.sizes.n_atoms, plan.layout.n_bins), np.bool_)
+    atom = workload.atoms
     present = np.flatnonzero(atom >= 0)
     truth[atom[present], bins.bin_of_account[present]] = True
     return truth

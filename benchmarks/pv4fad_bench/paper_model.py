@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 
 from pv4fad.forest.decisions import decision_sets
 from pv4fad.forest.pairs import choose_pairs, green_labels
-from pv4fad.forest.paper import paper_counts, paper_forest
 from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.trusted import TrustedThirdParty
-from pv4fad.lead.payments import account_index
-from pv4fad.payments.features import FeatureTable
-from pv4fad.payments.routing import route
-from pv4fad.payments.schema import LABEL
+from pv4fad.lead.rows import account_index
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.payments.schema import LABEL, SCHEMA
 from pv4fad.privacy.bound import sensitivity
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.noise import polya_share
+from pv4fad.tables.features import FeatureTable
+from pv4fad.tables.sides import side_keys
 from pv4fad.verify.comparison import joined_atoms
 
 EPSILONS = ("none", "1")
@@ -50,23 +50,29 @@ class PaperRow:
 def paper_rows(
     transactions: pl.DataFrame,
     new: pl.DataFrame,
-    accounts: Mapping[str, pl.DataFrame],
+    records: Mapping[str, pl.DataFrame],
     features: tuple[FeatureTable, FeatureTable],
     seed: int,
 ) -> dict[str, PaperRow]:
-    """Scores of new transactions, by row name.  `features`: of the transactions, of the new."""
+    """Scores of new transactions, by row name.
+
+    `records`: of each bank, Holder, Id, Class; `features`: of the transactions, of the new.
+    """
     labels = transactions[LABEL].to_numpy().astype(np.int8)
-    config, counting = paper_forest(), paper_counts(float(labels.mean()))
+    settings = TrainingSettings(model="paper", epsilon="none")
+    config, counting = settings.forest_config(SCHEMA), settings.count_config(labels)
     known, upcoming = features
     forest = build_forest(config, known.names, known.values, seed)
-    keys, index = account_index(route(transactions), config.n_trees)
-    new_keys, new_index = account_index(route(new), config.n_trees)
+    keys, index = account_index(side_keys(SCHEMA, transactions), config.n_trees)
+    new_keys, new_index = account_index(side_keys(SCHEMA, new), config.n_trees)
     codes, new_codes = forest.route(known.values), forest.route(upcoming.values)
     rng = np.random.default_rng([seed, 1])
     pairs = choose_pairs(forest, codes, labels, index, config=counting, rng=rng)
     green = green_labels(forest, codes, labels, counting.class_weights, counting.label0_rates)
-    oracle = TrustedThirdParty(forest, joined_atoms(keys, accounts, forest.schema))
-    scored = TrustedThirdParty(forest, joined_atoms(new_keys, accounts, forest.schema))
+    oracle, scored = (
+        TrustedThirdParty(forest, joined_atoms(SCHEMA, one, records, None))
+        for one in (keys, new_keys)
+    )
     counts = oracle.counts(pairs)
     n_trees = config.n_trees
     rows: dict[str, PaperRow] = {}

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.forest.atoms import AtomFamily, AtomSchema
 from pv4fad.forest.decisions import account_classes, decision_sets
 from pv4fad.forest.pairs import (
     AccountIndex,
@@ -23,7 +22,7 @@ from pv4fad.forest.pairs import (
     group_counts,
 )
 from pv4fad.forest.structure import Forest, PublicSizes
-from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Side, Split
+from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Split
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.protocol.parameters import RunParameters
@@ -32,6 +31,7 @@ from pv4fad.protocol.score.inputs import AskedSet, ScoringInput
 from pv4fad_bench.batches import Batch, DecisionBatch, VoteBatch
 from pv4fad_bench.workload import Workload, bare_ids
 
+PAYER = 0  # a side
 Scoring = Literal["decisions", "votes"]
 """Decisions need released labels, votes sealed ones."""
 _NO_GREEN: NDArray[np.int8] = np.zeros(0, np.int8)  # no tree ends without asking the bank
@@ -41,7 +41,8 @@ _NO_GREEN: NDArray[np.int8] = np.zeros(0, np.int8)  # no tree ends without askin
 class PaperWorkload(Workload):
     """A forest with one condition and so many groups per tree."""
 
-    n_atoms: int = 11
+    n_classes: int = 11
+    absent: ClassVar[None] = None
     n_trees: int = 12
     groups_per_tree: int = 1
     bound: int = 2  # every account has two payments
@@ -51,11 +52,10 @@ class PaperWorkload(Workload):
     def forest(self) -> Forest:
         """Each tree asks the bank who pays, then divides one feature into its groups."""
         groups = _intervals(0, self.groups_per_tree, self.groups_per_tree)
-        asks = BankNode(BankCondition(Side.ORDERING, ((0,),)), groups)
+        asks = BankNode(BankCondition(PAYER, ((0,),)), groups)
         trees = (asks,) * self.n_trees
-        schema = AtomSchema((AtomFamily("flags", tuple(map(str, range(self.n_atoms)))),))
-        sizes = PublicSizes(self.n_trees, self.groups_per_tree, 1, 1, self.n_atoms)
-        return Forest(trees, ("amount",), schema, sizes)
+        sizes = PublicSizes(self.n_trees, self.groups_per_tree, 1, 1, self.n_classes)
+        return Forest(trees, ("amount",), sizes)
 
     @cached_property
     def pairs(self) -> KeptPairs:
@@ -87,6 +87,7 @@ class PaperWorkload(Workload):
         return run_parameters(
             self.training_input,
             dict.fromkeys(self.banks, self.bank_accounts),
+            self.schema,
             bound=self.bound,
             epsilon="none",
             noise="none",
@@ -135,8 +136,8 @@ class PaperWorkload(Workload):
             self.keys,
             account,
             self._kinds,
-            asked.asks[:, [Side.ORDERING]],
-            self.atoms[:, 0],
+            asked.asks[:, [PAYER]],
+            self.atoms,
             alerts & ~asked.alert_alone,
         )
 

@@ -20,16 +20,15 @@ from numpy.typing import NDArray
 from pv4fad.detection.local_model import LocalModel
 from pv4fad.detection.local_scale import honest_sample
 from pv4fad.errors import DataError
-from pv4fad.forest.atoms import AtomSchema
-from pv4fad.forest.tree import Side
-from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.data import bank_directory
 from pv4fad.lead.evidence_model import fit_local_model
-from pv4fad.lead.payments import account_index, first_payments, inside_federation
-from pv4fad.payments.features import FeatureTable, compute_features
+from pv4fad.lead.rows import account_index, inside_federation
+from pv4fad.payments.features import compute_features
 from pv4fad.payments.generate import Difficulty, Settings, generate_tables
-from pv4fad.payments.routing import route
-from pv4fad.payments.schema import LABEL
-from pv4fad.verify.comparison import joined_atoms
+from pv4fad.payments.schema import BENEFICIARY, FLAG_CODES, LABEL, SCHEMA
+from pv4fad.tables.features import FeatureTable
+from pv4fad.tables.sides import first_dealings, side_keys
+from pv4fad.verify.comparison import joined_classes
 from pv4fad_bench.paper_model import paper_rows
 
 BANKS = 25
@@ -56,7 +55,7 @@ class Prepared:
     y: Labels = field(repr=False)
     key_of: Integers = field(repr=False)  # (rows, 2)
     bare_of: Integers = field(repr=False)
-    atoms_tr: Integers = field(repr=False)  # the flag of each key's account, -1 for no account
+    atoms_tr: Integers = field(repr=False)  # the class of each key's record, -1 for none
     first_tr_alone: Bools = field(repr=False)
     inside_tr: Bools = field(repr=False)
     ts: Integers = field(repr=False)
@@ -114,7 +113,7 @@ def prepare(setting: Setting, seed: int, tell: Tell) -> Prepared:
     tell("data")
     tables = generate_tables(Settings(setting.transactions, BANKS, setting.difficulty, seed))
     train, test = tables.train.transactions, tables.test.transactions
-    accounts = tables.accounts
+    records = records_of(tables.accounts)
     y, labels = (one[LABEL].to_numpy().astype(np.int8) for one in (train, test))
     if not labels.any():
         raise DataError(
@@ -129,24 +128,25 @@ def prepare(setting: Setting, seed: int, tell: Tell) -> Prepared:
         FeatureTable(features.names, rows)
         for rows in (features.values[: train.height], features.values[train.height :])
     )
-    keys, index = account_index(route(train), 1)
-    new_keys, new_index = account_index(route(both).tail(test.height), 1)
-    atoms, new_atoms = (joined_atoms(one, accounts, AtomSchema())[:, 0] for one in (keys, new_keys))
+    keys, index = account_index(side_keys(SCHEMA, train), 1)
+    new_sides = [one.tail(test.height) for one in side_keys(SCHEMA, both)]
+    new_keys, new_index = account_index(new_sides, 1)
+    atoms, new_atoms = (joined_classes(one, records) for one in (keys, new_keys))
     tell("local model")
     local = fit_local_model(known, y, seed)
     tell("out-of-fold scores")
-    sample = honest_sample(known, y, index.key_of[:, Side.BENEFICIARY], seed)
+    sample = honest_sample(known, y, index.key_of[:, BENEFICIARY], seed)
     tell("joined")
     joined, _ = LocalModel.fit(
-        _with_flags(known, atoms[index.key_of]),
-        (*known.names, "ordering_flag", "beneficiary_flag"),
+        _with_classes(known, atoms[index.key_of]),
+        (*known.names, *(f"{side}_class" for side in SCHEMA.side_names)),
         y,
         np.zeros(len(y), np.int64),  # one group: no out-of-fold scores are wanted
         seed=seed,
     )
     tell("paper")
-    paper = paper_rows(train, test, accounts, (known, new), seed)
-    directory = bank_directory(accounts)
+    paper = paper_rows(train, test, records, (known, new), seed)
+    directory = bank_directory(records)
     in_training = new_keys.join(
         keys.with_row_index("key"),
         on=keys.columns,
@@ -159,7 +159,7 @@ def prepare(setting: Setting, seed: int, tell: Tell) -> Prepared:
         key_of=index.key_of,
         bare_of=index.bare_of,
         atoms_tr=atoms,
-        first_tr_alone=first_payments(train).to_numpy(),
+        first_tr_alone=first_dealings(SCHEMA, train),
         inside_tr=inside_federation(keys, directory),
         ts=train["Timestamp"].cast(pl.Int64).to_numpy(),
         chosen=sample.rows,
@@ -168,14 +168,28 @@ def prepare(setting: Setting, seed: int, tell: Tell) -> Prepared:
         labels=labels,
         new_key_of=new_index.key_of,
         atoms_new=new_atoms,
-        is_first=first_payments(both)[train.height :].to_numpy(),
+        is_first=first_dealings(SCHEMA, both)[train.height :],
         inside_new=inside_federation(new_keys, directory),
         map=in_training.cast(pl.Int64).fill_null(-1).to_numpy(),
         alone=local.score(new.values),
-        joined=joined.score(_with_flags(new, new_atoms[new_index.key_of])),
+        joined=joined.score(_with_classes(new, new_atoms[new_index.key_of])),
         paper={name: row.scores for name, row in paper.items()},
     )
 
 
-def _with_flags(features: FeatureTable, flags: Integers) -> NDArray[np.float32]:
-    return np.hstack([features.values, flags.astype(np.float32)])
+def records_of(accounts: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Of each bank, Holder, Id, Class; classes are in the order of the flags."""
+    names = SCHEMA.record.classes
+    of_flag = pl.col("Flags").cast(pl.String).replace_strict(FLAG_CODES, names)
+    return {
+        bank: frame.select(
+            Holder=pl.col("Bank").cast(pl.String),
+            Id="Account",
+            Class=of_flag.cast(pl.Enum(names)),
+        )
+        for bank, frame in accounts.items()
+    }
+
+
+def _with_classes(features: FeatureTable, classes: Integers) -> NDArray[np.float32]:
+    return np.hstack([features.values, classes.astype(np.float32)])

@@ -198,11 +198,17 @@ def run_row(row: PaperRow, setting: Setting, advance: Callable[[], None]) -> Row
     return RowResult(row, replace(setting), n_leaves, votes, decisions, leaf_s)
 
 
-def one_leaf(workload: PaperWorkload) -> PaperWorkload:
-    """The accounts of one red leaf: a tree spreads all of them over its leaves."""
+def one_leaf(workload: PaperWorkload) -> EvidenceWorkload:
+    """The accounts of one red leaf: a tree spreads all of them over its leaves.
+
+    A match with a single atom, as the paper's equality test has it.
+    """
     per_tree = workload.groups_per_tree * 2
-    return PaperWorkload(
-        max(1, workload.pns_accounts // per_tree), workload.bank_accounts, n_atoms=1, n_trees=1
+    return EvidenceWorkload(
+        max(1, workload.pns_accounts // per_tree),
+        workload.bank_accounts,
+        n_classes=2,
+        absent="ordinary",
     )
 
 

@@ -13,7 +13,7 @@ from pv4fad.cli.console import err, fail, out, progress_bar
 from pv4fad.files import require_writable, write_whole
 from pv4fad.report.render import render_drawing
 from pv4fad.report.words import size_text
-from pv4fad_bench.commands import Bar, JsonFile, ModelName, Workers, whole_numbers
+from pv4fad_bench.commands import WRONG, Bar, JsonFile, ModelName, Workers, whole_numbers
 from pv4fad_bench.figures import (
     HEADINGS,
     HOW_IT_COMPARES,
@@ -34,7 +34,6 @@ from pv4fad_bench.table import (
 )
 
 ALL_ROWS = ",".join(str(row.number) for row in PAPER)
-WRONG = "the result is wrong; please report this with the figures above"
 
 
 def table(

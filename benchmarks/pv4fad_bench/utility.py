@@ -32,11 +32,11 @@ from scipy.special import stdtrit
 from pv4fad import __version__
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.evaluation.measures import ALERT_BUDGETS, Interval, at_budget, average_precision
-from pv4fad.evidence.classes import ABSENT, ORDINARY
+from pv4fad.evidence.classes import ORDINARY
 from pv4fad.files import write_whole
 from pv4fad.payments.generate import Difficulty
 from pv4fad.privacy.epsilon import parse_epsilon
-from pv4fad_bench.clear_run import Classes, ClearRun, Release
+from pv4fad_bench.clear_run import ABSENT, ClearRun, Kinds, Release
 from pv4fad_bench.prepared import BANKS, STEPS, Prepared, Setting, Tell, prepared
 
 RECIPE = 4
@@ -86,9 +86,9 @@ class Row:
     release: Release
     control: Literal["", "shuffled", "pure noise", "no bank"] = ""
 
-    def classes(self, run: ClearRun, rng: np.random.Generator) -> tuple[Classes, Classes]:
+    def kinds(self, run: ClearRun, rng: np.random.Generator) -> tuple[Kinds, Kinds]:
         """Of the accounts in training, of those to be scored."""
-        true, new = run.classes, run.new_classes
+        true, new = run.kinds, run.new_kinds
         match self.control:
             case "shuffled":
                 return rng.permutation(true), new
@@ -137,8 +137,8 @@ def measure(run: ClearRun, data: Prepared, row: Row, rng: np.random.Generator) -
     values = np.empty((n_draws, 3, len(ALERT_BUDGETS)))
     averages = np.empty(n_draws)
     for draw in range(n_draws):
-        classes, new = row.classes(run, rng)
-        model = run.model(classes, row.release)
+        kinds, new = row.kinds(run, rng)
+        model = run.model(kinds, row.release)
         for number, share in enumerate(ALERT_BUDGETS):
             outcome = run.decide(model, new, share)
             top = at_budget(data.labels, outcome.score, share)

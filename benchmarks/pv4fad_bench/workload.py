@@ -1,9 +1,9 @@
 """Generated work for benchmarks: a payment network and its banks, and the plain truth.
 
 The payment network's accounts are spread evenly over the banks.  A bank knows half of its own
-(fewer if it has fewer), and has otherwise accounts that the payment network has never seen.  Atoms
-are uniform, so that no atom is cheap.  What is counted and asked is that of a model: the default
-one (`evidence_workload`), or the paper's (`paper_workload`).
+(fewer if it has fewer), and has otherwise accounts that the payment network has never seen.
+Classes are uniform, so that no class is cheap; each is a kind of its own.  What is counted and
+asked is that of a model: the default one (`evidence_workload`), or the paper's (`paper_workload`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from pv4fad.errors import ParameterError
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.lead.federation import Federation
 from pv4fad.lead.simulate import memory_stores, simulate
-from pv4fad.payments.identity import KEY_SEPARATOR
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.tables import AccountKey, TableAccounts
+from pv4fad.schema import KEY_SEPARATOR, Absent, RecordSchema, RowsSchema, Schema, SideSchema
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import WorkerPool
 from pv4fad_bench.batches import Batch
 
 ABSENT = -1
+CLASSES = ("ordinary", "mild", "severe")
+"""The first classes of every workload; further ones have numbers."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,13 @@ class Workload(ABC):
 
     @property
     @abstractmethod
-    def n_atoms(self) -> int:
-        """How many different records a bank tells apart."""
+    def n_classes(self) -> int:
+        """How many classes of records there are."""
+
+    @property
+    @abstractmethod
+    def absent(self) -> Absent | None:
+        """What the default model takes an absent record for; None of the paper's."""
 
     @property
     @abstractmethod
@@ -81,6 +88,20 @@ class Workload(ABC):
     def n_layers(self, per_account: int) -> int:
         """Layers in which such a batch is asked about."""
 
+    @cached_property
+    def schema(self) -> Schema:
+        """Rows with two sides, and records of these classes."""
+        numbered = (f"class {number}" for number in range(len(CLASSES), self.n_classes))
+        return Schema(
+            name="generated",
+            rows=RowsSchema(id="Payment", time="Time"),
+            sides={
+                "payer": SideSchema(id="Payer", holder="PayerBank"),
+                "payee": SideSchema(id="Payee", holder="PayeeBank"),
+            },
+            record=RecordSchema(classes=(*CLASSES, *numbered)[: self.n_classes]),
+        )
+
     # The banks.
 
     @cached_property
@@ -95,7 +116,8 @@ class Workload(ABC):
             bank: BankRecords(
                 _qualified(number, self._numbers(number)),
                 bare_ids(self._numbers(number)),
-                self._bank_atoms[number],
+                self._bank_classes[number],
+                self.schema,
                 "generated for a benchmark",
             )
             for number, bank in enumerate(self.banks)
@@ -103,18 +125,19 @@ class Workload(ABC):
 
     @cached_property
     def atoms(self) -> NDArray[np.int64]:
-        """What the payment network's account `key` finds at its bank: (keys, 1), −1 if nothing."""
-        found = np.full((self.pns_accounts, 1), ABSENT, np.int64)
+        """(keys,): what the payment network's account `key` finds at its bank, −1 if nothing."""
+        atom_of = np.array(self.schema.atom_of_class(self.absent))
+        found = np.full(self.pns_accounts, ABSENT, np.int64)
         for number in range(self.n_banks):
             shared = self._shared(number)
-            found[shared] = self._bank_atoms[number, : len(shared)]
+            found[shared] = atom_of[self._bank_classes[number, : len(shared)]]
         return found
 
     @cached_property
-    def _bank_atoms(self) -> NDArray[np.int16]:
+    def _bank_classes(self) -> NDArray[np.int16]:
         rng = np.random.default_rng([self.seed, 1])
-        shape = (self.n_banks, self.bank_accounts, 1)
-        return rng.integers(self.n_atoms, size=shape).astype(np.int16)
+        shape = (self.n_banks, self.bank_accounts)
+        return rng.integers(self.n_classes, size=shape).astype(np.int16)
 
     def _own(self, number: int) -> NDArray[np.int64]:
         """The payment network's accounts at a bank."""

@@ -18,7 +18,7 @@ def command_line() -> typer.Typer:
 def test_in_the_source_tree_the_benchmarks_are_commands():
     result = CliRunner().invoke(command_line(), ["bench", "--help"])
     assert result.exit_code == 0
-    for name in ("match", "train", "score", "table", "scaling", "utility"):
+    for name in ("match", "train", "score", "table", "scaling", "classes", "utility"):
         assert name in result.output
 
 

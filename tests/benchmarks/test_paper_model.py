@@ -6,10 +6,12 @@ import numpy as np
 import polars as pl
 
 from pv4fad.evaluation.measures import average_precision
-from pv4fad.payments.features import FeatureTable, compute_features
+from pv4fad.payments.features import compute_features
 from pv4fad.payments.generate import Difficulty, Settings, generate_tables
 from pv4fad.payments.schema import LABEL
+from pv4fad.tables.features import FeatureTable
 from pv4fad_bench.paper_model import paper_rows
+from pv4fad_bench.prepared import records_of
 
 
 def test_the_papers_model_finds_anomalies_if_there_are_enough_to_learn_from():
@@ -20,7 +22,7 @@ def test_the_papers_model_finds_anomalies_if_there_are_enough_to_learn_from():
         FeatureTable(both.names, part)
         for part in (both.values[: len(train)], both.values[len(train) :])
     )
-    rows = paper_rows(train, new, tables.accounts, features, seed=1)
+    rows = paper_rows(train, new, records_of(tables.accounts), features, seed=1)
     assert list(rows) == [
         f"paper, {way}, ε = {epsilon}"
         for epsilon in ("none", "1")

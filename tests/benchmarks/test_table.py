@@ -141,7 +141,8 @@ def test_rows_of_smaller_size_are_not_compared_with_the_papers():
 
 def test_one_leaf_has_its_share_of_the_accounts_and_all_of_the_banks():
     leaf = one_leaf(PaperWorkload(68_000, 5000, groups_per_tree=34))
-    assert (leaf.pns_accounts, leaf.bank_accounts, leaf.n_atoms) == (1000, 5000, 1)
+    assert (leaf.pns_accounts, leaf.bank_accounts) == (1000, 5000)
+    assert leaf.parameters().sizes.n_atoms == 1
 
 
 @pytest.mark.parametrize("rows", ["0", "9", "a", "1,,2"])
@@ -179,7 +180,7 @@ def test_exponents_are_the_slopes_of_the_costs():
 def test_a_whole_job_with_two_banks_equals_the_trusted_third_party():
     steps = []
     job = run_whole_job(
-        PaperWorkload(2000, 1500, n_banks=2, n_atoms=2, n_trees=3, groups_per_tree=2),
+        PaperWorkload(2000, 1500, n_banks=2, n_classes=2, n_trees=3, groups_per_tree=2),
         n_transactions=3000,
         per_account=2,
         n_workers=0,

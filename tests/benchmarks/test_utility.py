@@ -9,15 +9,16 @@ from typer.testing import CliRunner
 from pv4fad.cli.main import app
 from pv4fad.errors import DataError
 from pv4fad.evaluation.measures import average_precision
-from pv4fad.evidence.classes import ABSENT, ORDINARY
+from pv4fad.evidence.classes import ORDINARY
 from pv4fad.lead.in_memory import train
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.generate import Difficulty, Settings, generate_tables
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad_bench import utility
-from pv4fad_bench.clear_run import ClearRun, Release
-from pv4fad_bench.prepared import Setting, prepare, prepared, read
+from pv4fad_bench.clear_run import ABSENT, ClearRun, Release
+from pv4fad_bench.prepared import Setting, prepare, prepared, read, records_of
 from pv4fad_bench.utility import (
     Measured,
     Row,
@@ -55,18 +56,19 @@ def run(data):
 def test_scores_in_the_clear_are_those_of_a_private_run(run):
     tables = many_anomalies()
     settings = TrainingSettings(epsilon="none", seed=SEED, alert_share=0.05)
-    with train(tables.train.transactions, tables.accounts, settings) as model:
+    records = records_of(tables.accounts)
+    with train(SCHEMA, tables.train.transactions, records, settings) as model:
         private = model.score(tables.test.transactions, How(0.05)).table
-    found = run.decide(run.model(run.classes, NO_NOISE), run.new_classes, 0.05)
+    found = run.decide(run.model(run.kinds, NO_NOISE), run.new_kinds, 0.05)
     assert np.allclose(private["Score"].to_numpy(), found.score, rtol=1e-6)
     assert np.array_equal(private["Level"].to_numpy(), found.level)
 
 
 def test_these_scores_depend_on_what_the_banks_know(run):
     """Otherwise the test above would compare nothing that came from a bank."""
-    model = run.model(run.classes, NO_NOISE)
-    found = run.decide(model, run.new_classes, 0.05)
-    nobody = run.decide(model, np.full_like(run.new_classes, ORDINARY), 0.05)
+    model = run.model(run.kinds, NO_NOISE)
+    found = run.decide(model, run.new_kinds, 0.05)
+    nobody = run.decide(model, np.full_like(run.new_kinds, ORDINARY), 0.05)
     assert found.n_bank_alerts > nobody.n_bank_alerts == 0
     assert np.abs(found.score - nobody.score).max() > 0.1
 
@@ -75,22 +77,22 @@ def test_evidence_finds_more_than_the_payment_network_alone(run, data):
     row = Row("evidence", NO_NOISE)
     found = measure(run, data, row, np.random.default_rng(1))
     assert found.average_precision > average_precision(data.labels, run.alone)
-    assert found.not_ordinary == (run.new_classes != ORDINARY).sum() >= max(found.known) > 0
+    assert found.not_ordinary == (run.new_kinds != ORDINARY).sum() >= max(found.known) > 0
 
 
 def test_controls_are_what_they_are_called(run):
     rng = np.random.default_rng(1)
     rows = {row.control: row for row in evidence_rows()}
-    shuffled, new = rows["shuffled"].classes(run, rng)
-    assert np.array_equal(np.sort(shuffled), np.sort(run.classes))
-    assert not np.array_equal(shuffled, run.classes)
-    assert np.array_equal(new, run.new_classes)
-    assert (rows["pure noise"].classes(run, rng)[0] == ORDINARY).all()
-    assert all((one == ABSENT).all() for one in rows["no bank"].classes(run, rng))
+    shuffled, new = rows["shuffled"].kinds(run, rng)
+    assert np.array_equal(np.sort(shuffled), np.sort(run.kinds))
+    assert not np.array_equal(shuffled, run.kinds)
+    assert np.array_equal(new, run.new_kinds)
+    assert (rows["pure noise"].kinds(run, rng)[0] == ORDINARY).all()
+    assert all((one == ABSENT).all() for one in rows["no bank"].kinds(run, rng))
 
 
 def test_every_draw_of_noise_is_another_one(run):
-    models = [run.model(run.classes, Release(parse_epsilon("1"), 13)) for _ in range(2)]
+    models = [run.model(run.kinds, Release(parse_epsilon("1"), 13)) for _ in range(2)]
     assert not np.array_equal(models[0].share, models[1].share)
 
 

@@ -104,14 +104,14 @@ def test_a_party_without_a_card_is_unknown():
 
 def card(name, role="bank", **entries):
     made = make_card(MemoryStore(name), role)
-    return made.model_copy(update={"bics": ("AAAAGB2L",), "accounts": 1000} | entries)
+    return made.model_copy(update={"names": ("AAAAGB2L",), "accounts": 1000} | entries)
 
 
 def test_the_fingerprint_covers_every_entry_of_a_card():
     one = card("bank-a")
     changed = [
         one.model_copy(update={"accounts": 1001}),
-        one.model_copy(update={"bics": ("BBBBGB2L",)}),
+        one.model_copy(update={"names": ("BBBBGB2L",)}),
         one.model_copy(update={"node_key": "ecdsa-sha2-nistp384 AAAA"}),
         one.model_copy(update={"identity": card("bank-a").identity}),
     ]
@@ -136,8 +136,8 @@ def test_a_card_with_the_keys_of_another_is_refused(tmp_path):
 def test_a_federation_is_named_by_its_keys_and_complete_with_all_roles():
     cards = {
         "bank-a": card("bank-a"),
-        "aggregator": card("aggregator", "aggregator", bics=()),
-        "payment-network": card("payment-network", "payment-network", bics=()),
+        "aggregator": card("aggregator", "aggregator", names=()),
+        "payment-network": card("payment-network", "payment-network", names=()),
     }
     require_complete(cards)
     assert federation_id(cards.values()) == federation_id(reversed(cards.values()))

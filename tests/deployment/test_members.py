@@ -11,6 +11,7 @@ from pv4fad.errors import OrderError, ParameterError
 from pv4fad.lead.score import How
 from pv4fad.parties.aggregator import AggregatorStage, Finished
 from pv4fad.parties.epochs import LatestEpoch
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.wire import Address, encode
@@ -58,6 +59,7 @@ def test_an_order_is_carried_out_once_whoever_starts_again(tmp_path, monkeypatch
         WorkerPool(0),
         tmp_path,
         {},
+        schema=SCHEMA,
         transactions=tmp_path / "none.csv",
         new_transactions=None,
         training=None,

@@ -103,7 +103,7 @@ def test_secrets_are_for_their_owner_only_and_not_in_the_card(parties):
         assert stat.S_IMODE((root / file).stat().st_mode) == 0o600
     card = json.loads((root / "b" / "card.json").read_text())
     assert set(card) == {
-        "format", "version", "role", "name", "identity", "node_key", "bics", "accounts",
+        "format", "version", "role", "name", "identity", "node_key", "names", "accounts",
     }  # fmt: skip
     assert card["accounts"] >= 1000
 
@@ -261,7 +261,7 @@ def test_a_payment_network_can_decide_on_training_later(parties, pv4fad, tmp_pat
 @pytest.mark.parametrize("name", ["../../../out", "a/b", ""])
 def test_a_card_whose_name_is_a_path_is_refused(tmp_path, name):
     identity = Identity.generate(name or "x").public().to_bytes().hex()
-    card = PartyCard(role="bank", name=name, identity=identity, bics=("B",), accounts=1000)
+    card = PartyCard(role="bank", name=name, identity=identity, names=("B",), accounts=1000)
     (tmp_path / "card.json").write_text(card.to_json())
     with pytest.raises(DataError, match=r"card\.json"):
         read_card(tmp_path / "card.json")

@@ -20,11 +20,11 @@ from pv4fad.deployment.job_notes import abandon
 from pv4fad.deployment.jobs import NetworkMember
 from pv4fad.deployment.party_folder import read_identity
 from pv4fad.errors import OrderError, ProtocolError, StoreError
-from pv4fad.lead.bank_files import load_bank
+from pv4fad.lead.data import load_rows
 from pv4fad.lead.scoring_job import UNKNOWN, JobNotes
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.payments.loading import load_transactions
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
@@ -43,17 +43,17 @@ def verified(federation: ThreadFederation, number: int, trained_with=None):
     """
     (run,) = (federation.root / "runs").iterdir()
     document = RunFolder(run).require_finished()
-    accounts = {bank: load_bank(federation.account_file(bank)) for bank in federation.banks}
+    accounts = {bank: federation.records(bank) for bank in federation.banks}
     predictions = federation.root / "predictions" / f"{run.name}-{number}.csv"
     return compare(
         document.parameters,
         bytes.fromhex(document.structure_commitment),
-        load_transactions(
-            transactions_of(federation.scenario, "train"), labels_required=True
-        ).frame,
+        load_rows(SCHEMA, transactions_of(federation.scenario, "train"), labels_required=True),
         trained_with or accounts,
         federation.stores,
-        scored=ScoredData.read(federation.scenario / "test", accounts, predictions, run.name),
+        scored=ScoredData.read(
+            SCHEMA, federation.scenario / "test", accounts, predictions, run.name
+        ),
     )
 
 
@@ -318,7 +318,7 @@ def test_changed_records_stop_a_scoring_until_all_accounts_are_matched_again(tmp
     federation = ThreadFederation(tmp_path, write_data(tmp_path / "data", BANKS[:1]), BANKS[:1])
     federation.run("train")
     file = federation.account_file("bank01")
-    before = {"bank01": load_bank(file)}
+    before = {"bank01": federation.records("bank01")}
     file.write_text(file.read_text().replace(",00\n", ",07\n"))
     refused = partial(pytest.raises, ProtocolError, match="bank01: cannot continue")
     for number, job in enumerate(("score", "resume"), start=2):

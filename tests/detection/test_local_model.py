@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from pv4fad.detection import local_model
-from pv4fad.detection.local_model import FORESTS, LocalModel, LocalModelRecord, forest_trees
+from pv4fad.detection.local_model import (
+    FORESTS,
+    LocalModel,
+    LocalModelRecord,
+    forest_trees,
+    local_reasons,
+    usual_values,
+    without_missing,
+)
 from pv4fad.detection.tree_ensemble import LEAF, TreeEnsemble, largest_float32_not_above
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.store.records import from_bytes, to_bytes
@@ -34,12 +42,81 @@ def fitted():
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_trees_equal_those_of_scikit_learn(forest, missing):
     features, labels, _ = rows(3000, 2, missing)
-    fitted = forest(5).fit(features, labels)
-    trees = TreeEnsemble.of(len(NAMES), forest_trees(fitted))
+    known, has_missing = without_missing(features)
+    fitted = forest(5).fit(known, labels)
+    trees = TreeEnsemble.of(len(NAMES), forest_trees(fitted, has_missing))
     # scikit-learn adds up in another order, so the last bits differ; one row that took another leaf
     # in one tree would differ by 1e-4 or so.
-    expected = fitted.predict_proba(features)[:, 1]
+    expected = fitted.predict_proba(known)[:, 1]
     np.testing.assert_allclose(trees.total(features) / len(trees), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_missing", [1, 2, 3, 30])
+@pytest.mark.parametrize("forest", FORESTS, ids=["random", "extremely randomised"])
+def test_trees_describe_how_training_rows_with_missing_values_went(forest, n_missing):
+    # Given to scikit-learn 1.8 as NaN, a few rows that miss everything spoil thresholds.
+    features, labels, _ = rows(600, 3)
+    features[:n_missing] = np.nan
+    labels[:n_missing] = 1
+    known, has_missing = without_missing(features)
+    fitted = forest(5).set_params(bootstrap=False).fit(known, labels)
+    for tree in forest_trees(fitted, has_missing):
+        # Without bootstrap, what leaves say of their training rows adds up to these.
+        assert tree.total(features).sum() == pytest.approx(labels.sum())
+
+
+def test_what_is_missing_is_lower_than_all_values():
+    nan = np.nan
+    columns = ([1, 3, nan], [nan, nan, nan], [7, nan, 7], [1e10, 1e10, nan], [0, 0, nan])
+    features = np.array([*columns, [3e38, -3e38, nan], [5, 6, 7]], np.float32).T
+    known, has_missing = without_missing(features)
+    assert has_missing.tolist() == [True] * 6 + [False]
+    is_missing = np.isnan(features)
+    np.testing.assert_array_equal(known[~is_missing], features[~is_missing])
+    assert known[2, 0] == -1
+    for column in (0, 2, 3, 4, 5):
+        missing = is_missing[:, column]
+        assert np.isfinite(known[:, column]).all()
+        assert (known[missing, column] < known[~missing, column].min()).all()
+
+
+_SMALL = {
+    "two features": lambda values: values[:, :2],
+    "one feature": lambda values: values[:, :1],
+    "a constant feature": lambda values: values * [1, 0, 1],
+    "a feature that is never known": lambda values: values * [1, np.nan, 1],
+    "half of all values": lambda values: np.where(
+        np.arange(900).reshape(300, 3) % 2, values, np.nan
+    ),
+    "a missing value tells": lambda values: np.where(values[:, :1] > 3, np.nan, values[:, 1:]),
+}
+
+
+@pytest.mark.parametrize("n_anomalies", [1, 6])
+@pytest.mark.parametrize("change", _SMALL.values(), ids=_SMALL)
+def test_small_tables_with_few_anomalies_and_poor_features(change, n_anomalies):
+    rng = np.random.default_rng(11)
+    labels = (np.arange(300) < n_anomalies).astype(np.int8)
+    values = np.clip(rng.normal(size=(300, 3)), -2, 2)
+    values[:, 0] += 6 * labels
+    features = change(values).astype(np.float32)
+    names = tuple("abc")[: features.shape[1]]
+    model, scores = LocalModel.fit(features, names, labels, np.arange(300), seed=1, folds=2)
+    assert np.isfinite(scores).all()
+    assert _ranking(model.score(features), labels) > 0.9
+    usual = usual_values(features)
+    assert np.isfinite(usual).all()
+    assert len(local_reasons(model, features[:2], usual)) == 2
+
+
+def test_features_that_tell_nothing_give_nearly_the_same_score_to_all():
+    labels = (np.arange(300) < 5).astype(np.int8)
+    for value in (1.0, np.nan):
+        features = np.full((300, 2), value, np.float32)
+        model, _ = LocalModel.fit(features, ("a", "b"), labels, np.arange(300), seed=1, folds=2)
+        assert len(set(model.score(features).tolist())) == 1
+        # Log-odds of 5 in 300 are -4.1.
+        assert -5 < model.score(features)[0] < -3
 
 
 def test_thresholds_keep_their_meaning_as_float32():
@@ -129,11 +206,10 @@ def test_scores_of_a_row_do_not_depend_on_the_other_rows(fitted):
     np.testing.assert_array_equal(alone, model.score(features)[:20])
 
 
-@pytest.mark.parametrize("label", [0, 1])
-def test_with_one_label_every_row_has_the_same_score(label):
+def test_anomalies_only_all_have_the_same_score():
     features, _, groups = rows(100, 1)
-    model, scores = LocalModel.fit(features, NAMES, np.full(100, label, np.int8), groups, seed=1)
-    expected = np.float32(np.log(0.5 / 100.5)) * (1 if label == 0 else -1)
+    model, scores = LocalModel.fit(features, NAMES, np.ones(100, np.int8), groups, seed=1)
+    expected = np.log(100.5 / 0.5)
     for given in (model.score(features), LocalModel.from_bytes(model.to_bytes()).score(features)):
         np.testing.assert_allclose(given, expected, rtol=1e-6)
     np.testing.assert_array_equal(scores, model.score(features))
@@ -167,6 +243,7 @@ def test_no_rows_score_to_nothing(fitted):
         ({"names": NAMES[:5]}, "6.*5 names"),
         ({"labels": np.zeros(99, np.int8)}, "99 labels"),
         ({"labels": np.full(100, 2, np.int8)}, "0 and 1"),
+        ({"labels": np.zeros(100, np.int8)}, "no row has label 1"),
         ({"features": np.full((100, 6), np.inf, np.float32)}, "infinite"),
         ({"folds": 1}, "folds 1"),
         (

@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 
 from pv4fad.errors import ParameterError
-from pv4fad.forest.config import ConditionConfig, ForestConfig, RandomShape
+from pv4fad.forest.config import ForestConfig, RandomShape
 from pv4fad.forest.random_trees import build_forest
-from pv4fad.forest.tree import BankNode, Side, Split, count_groups, count_leaves
+from pv4fad.forest.tree import BankCondition, BankNode, Split, count_groups, count_leaves
 
 NAMES = ["score", "amount", "hour"]
-MILD = tuple(
-    ConditionConfig(side=side, sets=(("00",), ("03", "04"))) for side in ("ordering", "beneficiary")
-)
+MILD = tuple(BankCondition(side, ((0,), (2, 3))) for side in range(2))
 
 
 def some_data(seed, n=500, n_features=3):
@@ -56,10 +54,16 @@ def cuts_of(node):
 # --- what others can see ------------------------------------------------------------------------
 
 CONFIGS = {
-    "random": ForestConfig(n_trees=8, shape=RandomShape(height=5)),
-    "random, two sets": ForestConfig(n_trees=4, shape=RandomShape(height=4, conditions=MILD)),
+    "random": ForestConfig(n_atoms=11, n_trees=8, shape=RandomShape(height=5)),
+    "random, two sets": ForestConfig(
+        n_atoms=11, n_trees=4, shape=RandomShape(height=4, conditions=MILD)
+    ),
     "random, redrawn": ForestConfig(
-        n_trees=8, shape=RandomShape(height=5), max_groups_per_tree=10, max_distinct_sets=4
+        n_atoms=11,
+        n_trees=8,
+        shape=RandomShape(height=5),
+        max_groups_per_tree=10,
+        max_distinct_sets=4,
     ),
 }
 
@@ -108,7 +112,7 @@ def test_the_number_of_red_leaves_matches_the_formula_of_the_paper():
     n_features, n_trees, height = 10, 1000, 6
     features = some_data(0, n=50, n_features=n_features)
     names = [str(number) for number in range(n_features)]
-    config = ForestConfig(n_trees=n_trees, shape=RandomShape(height=height))
+    config = ForestConfig(n_atoms=11, n_trees=n_trees, shape=RandomShape(height=height))
     forest = build_forest(config, names, features, seed=1)
     red = np.array([2 * count_groups(tree) for tree in forest.trees])
     mean, variance = red_leaf_moments(height, n_features, 2)
@@ -122,13 +126,13 @@ def test_the_number_of_red_leaves_matches_the_formula_of_the_paper():
 
 
 def test_random_trees_are_complete_and_have_at_most_one_bank_node_per_path():
-    config = ForestConfig(n_trees=40, shape=RandomShape(height=5))
+    config = ForestConfig(n_atoms=11, n_trees=40, shape=RandomShape(height=5))
     forest = build_forest(config, NAMES, some_data(0), seed=3)
     assert all(heights(tree) == {5} for tree in forest.trees)
     # A path with a bank node has one split less: a group stands for two leaves.
     leaves = [count_leaves(tree) + count_groups(tree) for tree in forest.trees]
     assert set(leaves) == {2**5}
-    assert {group.side for group in forest.groups} == set(Side)
+    assert {group.side for group in forest.groups} == {0, 1}
 
 
 def test_a_tree_with_too_many_groups_is_drawn_again_and_an_impossible_maximum_is_named():
@@ -137,7 +141,9 @@ def test_a_tree_with_too_many_groups_is_drawn_again_and_an_impossible_maximum_is
     counts = [count_groups(tree) for tree in forest.trees]
     assert max(counts) <= 10
     assert len(forest.groups) == 80
-    impossible = ForestConfig(n_trees=1, shape=RandomShape(height=5), max_groups_per_tree=1)
+    impossible = ForestConfig(
+        n_atoms=11, n_trees=1, shape=RandomShape(height=5), max_groups_per_tree=1
+    )
     features = some_data(0)
     with pytest.raises(ParameterError, match="max_groups_per_tree = 1"):
         build_forest(impossible, ["score"], features[:, :1], seed=0)
@@ -145,7 +151,9 @@ def test_a_tree_with_too_many_groups_is_drawn_again_and_an_impossible_maximum_is
 
 def test_a_larger_forest_begins_with_the_trees_of_a_smaller_one():
     small, large = (
-        build_forest(ForestConfig(n_trees=n, shape=RandomShape(height=3)), NAMES, some_data(0), 5)
+        build_forest(
+            ForestConfig(n_atoms=11, n_trees=n, shape=RandomShape(height=3)), NAMES, some_data(0), 5
+        )
         for n in (2, 6)
     )
     assert small.trees == large.trees[:2]
@@ -154,7 +162,7 @@ def test_a_larger_forest_begins_with_the_trees_of_a_smaller_one():
 def test_no_leaf_of_a_random_tree_is_empty_by_construction():
     rng = np.random.default_rng(0)
     features = rng.random((200_000, 2)).astype(np.float32)
-    config = ForestConfig(n_trees=6, shape=RandomShape(height=3))
+    config = ForestConfig(n_atoms=11, n_trees=6, shape=RandomShape(height=3))
     forest = build_forest(config, ["a", "b"], features, seed=2)
     assert len(np.unique(forest.route(features))) == sum(map(count_leaves, forest.trees))
 
@@ -171,11 +179,16 @@ def features_of(node):
 def test_splits_test_the_named_features_only_and_an_unknown_one_is_refused():
     def build(*features):
         shape = RandomShape(height=4, features=features)
-        return build_forest(ForestConfig(n_trees=9, shape=shape), NAMES, some_data(0), seed=0)
+        return build_forest(
+            ForestConfig(n_atoms=11, n_trees=9, shape=shape), NAMES, some_data(0), seed=0
+        )
 
     assert set().union(*map(features_of, build("hour", "score").trees)) == {0, 2}
     assert build(*NAMES) == build_forest(
-        ForestConfig(n_trees=9, shape=RandomShape(height=4)), NAMES, some_data(0), seed=0
+        ForestConfig(n_atoms=11, n_trees=9, shape=RandomShape(height=4)),
+        NAMES,
+        some_data(0),
+        seed=0,
     )
     with pytest.raises(ParameterError, match=r"'scor', which is no feature.*score, amount, hour"):
         build("scor")

@@ -5,58 +5,42 @@ from __future__ import annotations
 import pytest
 
 from pv4fad.errors import ParameterError
-from pv4fad.forest.config import (
-    BOTH_SIDES_NORMAL,
-    ConditionConfig,
-    ForestConfig,
-    RandomShape,
-)
+from pv4fad.forest.config import ForestConfig, RandomShape, ordinary_on
+from pv4fad.forest.tree import BankCondition
 
-MILD = (ConditionConfig(side="ordering", sets=(("00",), ("03", "04"))),)
-ONE, TWO = BOTH_SIDES_NORMAL[0], MILD[0]
+MILD = (BankCondition(0, ((0,), (2, 3))),)
+ONE, TWO = ordinary_on(0), MILD[0]
+
+
+def config(n_trees=1, height=3, conditions=(ONE,), n_atoms=11, **others):
+    shape = RandomShape(height=height, conditions=conditions)
+    return ForestConfig(n_trees=n_trees, shape=shape, n_atoms=n_atoms, **others)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ForestConfig(n_trees=0, shape=RandomShape(height=3)), "n_trees"),
-        (lambda: ForestConfig(n_trees=3), "shape"),
+        (lambda: config(n_trees=0), "n_trees"),
+        (lambda: ForestConfig(n_trees=3, n_atoms=11), "shape"),
         (lambda: RandomShape(height=0), "height"),
         (lambda: RandomShape(height=99), "height"),
         (lambda: RandomShape(height=3, conditions=()), "conditions"),
         (
-            lambda: ForestConfig(n_trees=1, shape=RandomShape(height=3, conditions=(ONE, TWO))),
+            lambda: config(conditions=(ONE, TWO)),
             "same number of sets",
         ),
         (
-            lambda: ForestConfig(
-                n_trees=1, shape=RandomShape(height=3, conditions=MILD), max_distinct_sets=1
-            ),
+            lambda: config(conditions=MILD, max_distinct_sets=1),
             "2 distinct sets",
         ),
         (lambda: RandomShape(height=3, features=()), "features"),
-        (lambda: ConditionConfig(side="middle", sets=(("00",),)), "side"),
-        (lambda: ConditionConfig(side="ordering", sets=()), "sets"),
         (
-            lambda: ForestConfig(
-                n_trees=1,
-                shape=RandomShape(
-                    height=2, conditions=(ConditionConfig(side="ordering", sets=(("02",),)),)
-                ),
-            ),
-            "no atom '02'",
+            lambda: config(conditions=(BankCondition(2, ((0,),)),)),
+            "not one of the 2",
         ),
-        (
-            lambda: ForestConfig(
-                n_trees=1,
-                shape=RandomShape(
-                    height=2,
-                    conditions=(ConditionConfig(side="ordering", sets=(("yes",),), family="risk"),),
-                ),
-            ),
-            "no atom family 'risk'",
-        ),
-        (lambda: ForestConfig(n_trees=1, shape=RandomShape(height=2), epsilon=1), "epsilon"),
+        (lambda: config(conditions=(BankCondition(0, ((11,),)),)), r"atom outside 0\.\.10"),
+        (lambda: config(epsilon=1), "epsilon"),
+        (lambda: config(n_atoms=0), "n_atoms"),
     ],
 )
 def test_impossible_configurations_are_refused(make, message):
@@ -65,16 +49,16 @@ def test_impossible_configurations_are_refused(make, message):
 
 
 def test_a_configuration_is_immutable_and_survives_json():
-    config = ForestConfig(n_trees=3, slots=("risk",), shape=RandomShape(height=2, conditions=MILD))
-    assert ForestConfig.model_validate_json(config.model_dump_json()) == config
+    made = config(n_trees=3, conditions=MILD)
+    assert ForestConfig.model_validate_json(made.model_dump_json()) == made
     with pytest.raises(ValueError, match="frozen"):
-        config.n_trees = 5
+        made.n_trees = 5
 
 
 def test_public_sizes_follow_from_the_configuration():
-    random = ForestConfig(n_trees=12, shape=RandomShape(height=6), slots=("risk",)).sizes
+    random = config(n_trees=12, height=6).sizes
     assert (random.n_groups, random.n_sums, random.n_leaves) == (384, 384, 768)
-    assert (random.n_distinct_sets, random.n_atoms) == (1, 13)
-    two_sets = ForestConfig(n_trees=36, shape=RandomShape(height=3, conditions=MILD)).sizes
+    assert (random.n_distinct_sets, random.n_atoms) == (1, 11)
+    two_sets = config(n_trees=36, conditions=MILD).sizes
     assert (two_sets.n_groups, two_sets.n_sums, two_sets.n_leaves) == (144, 288, 432)
     assert two_sets.n_distinct_sets == 2

@@ -43,7 +43,7 @@ def deep_split(levels):
 
 
 DAMAGE = {
-    "another version": lambda d: d.update(version=2),
+    "another version": lambda d: d.update(version=1),
     "another format": lambda d: d.update(format="something"),
     "no trees": lambda d: d.pop("trees"),
     "too few trees": lambda d: d["trees"].pop(),
@@ -62,7 +62,8 @@ DAMAGE = {
     "sizes incomplete": lambda d: d["sizes"].pop("n_sets"),
     "sizes as text": lambda d: d["sizes"].update(n_sets="1"),
     "too few groups": lambda d: d["sizes"].update(groups_per_tree=1),
-    "bad family": lambda d: d["families"].__setitem__(0, ["flags"]),
+    "side out of range": lambda d: first_of(d, "side").update(side=2),
+    "side as text": lambda d: first_of(d, "side").update(side="0"),
     "features as numbers": lambda d: d.update(features=[1, 2, 3, 4]),
     "very deep": lambda d: d["trees"].__setitem__(0, deep_split(400)),
     "a list": lambda d: d.clear(),

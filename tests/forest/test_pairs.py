@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -158,7 +160,10 @@ def test_inputs_that_do_not_fit_together_are_refused(make_case):
     with pytest.raises(DataError, match="key_of"):
         AccountIndex(accounts.key_of, accounts.bare_of[:3], accounts.tree_of)
     with pytest.raises(DataError, match="one column per side"):
-        AccountIndex(accounts.key_of[:, :1], accounts.bare_of, accounts.tree_of)
+        AccountIndex(accounts.key_of[:, 0], accounts.bare_of, accounts.tree_of)
+    one_side = AccountIndex(accounts.key_of[:, :1], accounts.bare_of, accounts.tree_of)
+    with pytest.raises(DataError, match="accounts of 1 sides for 2"):
+        pairs_of(replace(case, accounts=one_side), CountConfig(bound=1))
     too_many = AccountIndex(accounts.key_of, accounts.bare_of, accounts.tree_of + 3)
     with pytest.raises(ParameterError, match="tree that the forest does not have"):
         choose_pairs(

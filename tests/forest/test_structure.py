@@ -8,19 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pv4fad.errors import ParameterError
-from pv4fad.forest.atoms import AtomSchema, schema_with_slots
 from pv4fad.forest.structure import Forest, PublicSizes
-from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Side, Split
+from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Node, Split
 
 FEATURES = ("a", "b", "c")
-NORMAL = BankCondition(Side.BENEFICIARY, ((0,),))
-CLOSED = BankCondition(Side.ORDERING, ((1, 5),))
+NORMAL = BankCondition(1, ((0,),))
+CLOSED = BankCondition(0, ((1, 5),))
 
 
 def forest_of(*trees: Node, groups_per_tree: int = 8, n_sets: int = 1, n_distinct: int = 4):
-    schema = AtomSchema()
-    sizes = PublicSizes(len(trees), groups_per_tree, n_sets, n_distinct, schema.n_atoms)
-    return Forest(trees, FEATURES, schema, sizes)
+    sizes = PublicSizes(len(trees), groups_per_tree, n_sets, n_distinct, 11)
+    return Forest(trees, FEATURES, sizes)
 
 
 def walk(node: Node, row: np.ndarray) -> list[str]:
@@ -129,9 +127,6 @@ def test_a_forest_without_bank_nodes_has_the_same_public_sizes():
         assert len(forest.distinct_sets) == forest.sizes.n_distinct_sets
 
 
-two_families = schema_with_slots(["risk"])
-
-
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
@@ -140,16 +135,16 @@ two_families = schema_with_slots(["risk"])
         (Split(3, 0.0, Leaf(), Leaf()), "feature 3"),
         (Split(0, float("nan"), Leaf(), Leaf()), "finite float32"),
         (Split(0, 0.1, Leaf(), Leaf()), "finite float32"),
-        (BankNode(BankCondition(Side.ORDERING, ((0,), (1,))), Leaf()), "n_sets = 1"),
-        (BankNode(BankCondition(Side.ORDERING, ((13,),)), Leaf()), r"outside 0\.\.12"),
-        (BankNode(BankCondition(Side.ORDERING, ((10, 11),)), Leaf()), "several families"),
+        (BankNode(BankCondition(0, ((0,), (1,))), Leaf()), "n_sets = 1"),
+        (BankNode(BankCondition(0, ((11,),)), Leaf()), r"atom outside 0\.\.10"),
+        (BankNode(BankCondition(2, ((0,),)), Leaf()), r"side outside 0\.\.1"),
         (BankNode(NORMAL, Split(0, 0.0, Leaf(), Leaf())), "groups_per_tree allows 1"),
     ],
 )
 def test_trees_that_break_a_rule_are_refused(tree, message):
-    sizes = PublicSizes(1, 1, 1, 4, two_families.n_atoms)
+    sizes = PublicSizes(1, 1, 1, 4, 11)
     with pytest.raises(ParameterError, match=message):
-        Forest((tree,), FEATURES, two_families, sizes)
+        Forest((tree,), FEATURES, sizes)
 
 
 def test_a_tree_that_is_too_high_is_refused():
@@ -161,7 +156,7 @@ def test_a_tree_that_is_too_high_is_refused():
 
 
 def test_more_sets_than_the_public_maximum_are_refused():
-    trees = [BankNode(BankCondition(Side.ORDERING, ((atom,),)), Leaf()) for atom in range(3)]
+    trees = [BankNode(BankCondition(0, ((atom,),)), Leaf()) for atom in range(3)]
     with pytest.raises(ParameterError, match="3 distinct sets"):
         forest_of(*trees, n_distinct=2)
 
@@ -169,11 +164,19 @@ def test_more_sets_than_the_public_maximum_are_refused():
 @pytest.mark.parametrize("sets", [(), ((),), ((0, 1), (1, 2)), ((2, 1),), ((1, 1),)])
 def test_sets_that_are_empty_overlap_or_are_out_of_order_are_refused(sets):
     with pytest.raises(ParameterError, match="set"):
-        BankCondition(Side.ORDERING, sets)
+        BankCondition(0, sets)
 
 
 @pytest.mark.parametrize(
-    "sizes", [(0, 1, 1, 1, 1), (1, 0, 1, 1, 1), (1, 1, 4, 4, 4), (1, 1, 2, 1, 3), (1, 1, 1, 1, 0)]
+    "sizes",
+    [
+        (0, 1, 1, 1, 1),
+        (1, 0, 1, 1, 1),
+        (1, 1, 33, 33, 4),
+        (1, 1, 2, 1, 3),
+        (1, 1, 1, 1, 0),
+        (1, 1, 1, 1, 1, 0),
+    ],
 )
 def test_impossible_public_sizes_are_refused(sizes):
     with pytest.raises(ParameterError, match=r"n_|groups_per_tree"):

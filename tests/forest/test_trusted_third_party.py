@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from pv4fad.forest.pairs import CountConfig, choose_pairs, green_labels, group_counts
-from pv4fad.forest.tree import Side
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.forest.votes import predictions, reached_groups, vote_parts
 
@@ -31,10 +30,10 @@ def prepared(make_case, seed, n_sets, n_banks, weights=(1, 2)):
     return case, pairs, TrustedThirdParty(case.forest, case.atoms())
 
 
-def branch(group, atoms):
+def branch(group, atom):
     """The branch of one account, as the protocol defines it."""
     for index, one_set in enumerate(group.sets):
-        if set(one_set) & set(atoms):
+        if atom in one_set:
             return index
     return len(group.sets)
 
@@ -43,7 +42,7 @@ def indicators(case):
     """I_c of every key and distinct set, (n_keys, n_distinct_sets): what the join shares."""
     atoms = case.atoms()
     return np.array(
-        [[int(bool(set(one_set) & set(row))) for one_set in case.forest.distinct_sets]
+        [[int(row in one_set) for one_set in case.forest.distinct_sets]
          for row in atoms.tolist()]
     )  # fmt: skip
 
@@ -114,7 +113,7 @@ def test_the_algebra_of_scoring_gives_the_votes_of_the_trusted_third_party(
     banks_share = rng.integers(MODULUS, size=case.forest.sizes.n_leaves)
     own_share = (red.ravel() - banks_share) % MODULUS
     inside = indicators(case)
-    for side in Side:
+    for side in range(2):
         reached = reached_groups(case.forest, case.codes, side)
         own = vote_parts(case.forest, reached, own_share, MODULUS)
         banks = vote_parts(case.forest, reached, banks_share, MODULUS)
@@ -159,9 +158,7 @@ def test_padding_sets_never_take_part_in_a_vote(make_case):
     forest = replace(case.forest, sizes=wider)
     codes = forest.route(case.features)
     leaf_values = np.random.default_rng(0).integers(1, MODULUS, wider.n_leaves)
-    parts = vote_parts(
-        forest, reached_groups(forest, codes, Side.BENEFICIARY), leaf_values, MODULUS
-    )
+    parts = vote_parts(forest, reached_groups(forest, codes, 1), leaf_values, MODULUS)
     assert parts.sets.shape[1] == wider.n_distinct_sets
     assert parts.sets[:, : sizes.n_distinct_sets].any()
     assert not parts.sets[:, -5:].any()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pv4fad.forest.atoms import schema_with_slots
 from pv4fad.forest.structure import Forest, PublicSizes
-from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Side, Split
+from pv4fad.forest.tree import BankCondition, BankNode, Leaf, Split
 from pv4fad.forest.votes import green_votes, reached_groups
 
 
@@ -20,15 +19,14 @@ def mostly_green() -> Forest:
 
     trees = tuple(
         Split(0, 0.0, BankNode(BankCondition(side, ((0,),)), Leaf()), comb(range(1, 6)))
-        for side in Side
+        for side in range(2)
     )
-    schema = schema_with_slots([])
-    return Forest(trees, ("x",), schema, PublicSizes(2, 1, 1, 1, schema.n_atoms))
+    return Forest(trees, ("x",), PublicSizes(2, 1, 1, 1, 11))
 
 
 def test_green_leaves_ask_no_bank_also_if_there_are_more_of_them_than_groups(mostly_green):
     codes = mostly_green.route(np.array([[-1], [0], [9]], np.float32))
-    ordering, beneficiary = (reached_groups(mostly_green, codes, side) for side in Side)
+    ordering, beneficiary = (reached_groups(mostly_green, codes, side) for side in range(2))
     assert ordering.tolist() == [[0, -1], [-1, -1], [-1, -1]]
     assert beneficiary.tolist() == [[-1, 1], [-1, -1], [-1, -1]]
 

@@ -17,8 +17,8 @@ from pv4fad.cli.federation_demo import free_ports
 from pv4fad.deployment.new_party import NewParty, create_party
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.deployment.status import Status, read_status
-from pv4fad.lead.bank_files import load_bank
-from pv4fad.payments.loading import load_transactions
+from pv4fad.lead.data import load_holder, load_rows
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import Ledger, read_ledger
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
@@ -66,8 +66,8 @@ class Deployment:
                 "payment-network",
                 name,
                 self.hub,
-                transactions_of(self.scenario, "train"),
-                transactions_of(self.scenario, "test"),
+                data=transactions_of(self.scenario, "train"),
+                new_transactions=transactions_of(self.scenario, "test"),
                 epsilon="none",
                 runtime_port=port,
             )
@@ -75,7 +75,7 @@ class Deployment:
             "bank",
             name,
             self.hub,
-            self.account_file(name),
+            data=self.account_file(name),
             limit=parse_epsilon("none"),
             runtime_port=port,
         )
@@ -178,11 +178,13 @@ class Deployment:
         network = self.root / PAYMENT_NETWORK
         (run,) = (network / "runs").iterdir()
         document = RunFolder(run).require_finished()
-        accounts = {bank: load_bank(self.account_file(bank)) for bank in self.banks}
+        accounts = {bank: load_holder(SCHEMA, self.account_file(bank), bank) for bank in self.banks}
         scored = None
         for predictions in (network / "predictions").glob("*.csv"):
-            scored = ScoredData.read(self.scenario / "test", accounts, predictions, run.name)
-        known = load_transactions(transactions_of(self.scenario, "train"), labels_required=True)
+            scored = ScoredData.read(
+                SCHEMA, self.scenario / "test", accounts, predictions, run.name
+            )
+        known = load_rows(SCHEMA, transactions_of(self.scenario, "train"), labels_required=True)
         stores = {
             name: PartyFolder(self.root / name).open_store(Passphrase(PASSPHRASE))
             for name in self.parties
@@ -191,7 +193,7 @@ class Deployment:
             return compare(
                 document.parameters,
                 bytes.fromhex(document.structure_commitment),
-                known.frame,
+                known,
                 accounts,
                 stores,
                 scored=scored,

@@ -26,11 +26,12 @@ from pv4fad.deployment.relay import relay_job
 from pv4fad.deployment.station import Station
 from pv4fad.deployment.status import Status, read_status
 from pv4fad.lead.asking import Batching
-from pv4fad.lead.bank_files import load_bank
+from pv4fad.lead.data import load_holder
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.challenge import transactions_file, write_partition
 from pv4fad.payments.generate import Difficulty, GeneratedTables, Settings, generate_tables
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.identity import create_identity
@@ -64,14 +65,14 @@ def transactions_of(scenario: Path, split: str) -> Path:
     return scenario / split / "swift" / transactions_file(split)
 
 
-def make_card(store: Store, role: str, accounts: pl.DataFrame | None = None) -> PartyCard:
+def make_card(store: Store, role: str, records: pl.DataFrame | None = None) -> PartyCard:
     """Keys for a store, and the card that shows them."""
     identity = create_identity(store).public().to_bytes().hex()
-    if accounts is None:
+    if records is None:
         return PartyCard(role=role, name=store.party, identity=identity)
-    bics = tuple(accounts["Bank"].cast(str).unique().sort())
-    n = padded(accounts.height)
-    return PartyCard(role=role, name=store.party, identity=identity, bics=bics, accounts=n)
+    names = tuple(records["Holder"].unique().sort())
+    n = padded(records.height)
+    return PartyCard(role=role, name=store.party, identity=identity, names=names, accounts=n)
 
 
 @dataclass
@@ -93,8 +94,8 @@ class ThreadFederation:
         for name in (PAYMENT_NETWORK, AGGREGATOR, *self.banks):
             self.stores[name] = MemoryStore(name)
             role = roles.get(name, "bank")
-            accounts = load_bank(self.account_file(name)) if role == "bank" else None
-            self.cards[name] = make_card(self.stores[name], role, accounts)
+            records = self.records(name) if role == "bank" else None
+            self.cards[name] = make_card(self.stores[name], role, records)
         for bank in self.banks:
             with self.stores[bank].transaction() as tx:
                 set_limit(tx, parse_epsilon("none"), datetime(2026, 1, 1, 12, tzinfo=UTC))
@@ -103,6 +104,9 @@ class ThreadFederation:
 
     def account_file(self, bank: str) -> Path:
         return self.scenario / "train" / bank / "bank_dataset.csv"
+
+    def records(self, bank: str) -> pl.DataFrame:
+        return load_holder(SCHEMA, self.account_file(bank), bank)
 
     def start(self, name: str) -> None:
         """A new station on the party's store; the old one ends after its present message."""
@@ -119,6 +123,7 @@ class ThreadFederation:
                 pool,
                 self.root,
                 self.cards,
+                schema=SCHEMA,
                 transactions=transactions_of(self.scenario, "train"),
                 new_transactions=transactions_of(self.scenario, "test"),
                 training=self.settings,
@@ -132,6 +137,7 @@ class ThreadFederation:
                 identity,
                 self.account_file(name),
                 self.cards,
+                schema=SCHEMA,
                 honest_banks=1,
                 layers_per_day=1000,
             )

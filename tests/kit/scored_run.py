@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from tests.kit.small_federation import records_of
 
 from pv4fad.evaluation.scored import default_predictions
-from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.data import bank_directory
 from pv4fad.lead.prepare import prepare_run
+from pv4fad.lead.rows import LeadData
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.challenge import write_partition, write_scenarios
 from pv4fad.payments.generate import Difficulty, GeneratedTables, Settings, generate_tables
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import PhaseCost, Traffic
@@ -35,15 +38,14 @@ def generated() -> GeneratedTables:
 
 def finished_document(tables: GeneratedTables, **settings: Any) -> RunDocument:
     """run.json of a run with ε = 1, unless the settings say otherwise."""
-    accounts = {bank: tables.accounts[bank] for bank in BANKS}
+    records = records_of(tables.accounts, *BANKS)
     new = prepare_run(
-        tables.train.transactions,
-        bank_directory(accounts),
-        {bank: frame.height for bank, frame in accounts.items()},
+        LeadData(SCHEMA, tables.train.transactions, bank_directory(records)),
+        {bank: frame.height for bank, frame in records.items()},
         TrainingSettings(**{"epsilon": "1", "seed": 5} | settings),
     )
-    parameters = new.parameters
-    document = RunDocument.of_new_run(parameters, b"\1" * 32, datetime(2026, 1, 2, tzinfo=UTC))
+    begun = datetime(2026, 1, 2, tzinfo=UTC)
+    document = RunDocument.of_new_run(new.parameters, SCHEMA, b"\1" * 32, begun)
     costs = {"prepare": 2.5, "propose": 0.2, "match": 20.0, "count": 4.0}
     return document.model_copy(
         update={

@@ -1,9 +1,14 @@
 """Small data: a thousand transactions, of three institutions of which two take part."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import polars as pl
+
+from pv4fad.lead.data import classified
 from pv4fad.payments.challenge import write_partition, write_scenarios
 from pv4fad.payments.generate import Difficulty, GeneratedTables, Settings, generate_tables
+from pv4fad.payments.schema import SCHEMA
 
 PASSPHRASE = "correct horse battery"
 
@@ -18,6 +23,11 @@ def telling_tables() -> GeneratedTables:
     """Enough anomalies for banks' records to decide about some payments."""
     settings = Settings(3000, 3, Difficulty.CHALLENGE, 3, anomaly_rate=0.05, accounts=400)
     return generate_tables(settings)
+
+
+def records_of(accounts: Mapping[str, pl.DataFrame], *banks: str) -> dict[str, pl.DataFrame]:
+    """Holder, Id and Class of the accounts of these banks, or of all."""
+    return {bank: classified(SCHEMA, accounts[bank], bank) for bank in banks or accounts}
 
 
 def write_two_banks(root: Path, tables: GeneratedTables) -> Path:

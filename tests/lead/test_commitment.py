@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.kit.small_federation import records_of
 
 from pv4fad.errors import ParameterError
-from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.data import bank_directory
 from pv4fad.lead.prepare import commitment, prepare_payment_network
+from pv4fad.lead.rows import LeadData
 from pv4fad.lead.settings import TrainingSettings
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.protocol.propose.inputs import TrainingInput
 
 NONCE = bytes(range(32))
@@ -20,10 +23,10 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def inputs(tables):
-    directory = bank_directory({bank: tables.accounts[bank] for bank in ("bank01", "bank02")})
+    directory = bank_directory(records_of(tables.accounts, "bank01", "bank02"))
+    data = LeadData(SCHEMA, tables.train.transactions, directory)
     return {
-        model: prepare_payment_network(tables.train.transactions, directory, one, 7).training
-        for model, one in SETTINGS.items()
+        model: prepare_payment_network(data, one, 7).training for model, one in SETTINGS.items()
     }
 
 

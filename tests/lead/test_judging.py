@@ -1,59 +1,61 @@
 """Judges ask in a fixed number of rounds, about accounts of the federation, and once."""
 
 import numpy as np
-import polars as pl
 import pytest
+from tests.kit.small_federation import records_of
 
-from pv4fad.evidence.classes import kinds
+from pv4fad.evidence.classes import judged_kinds
 from pv4fad.evidence.model import EvidenceModel
-from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.data import bank_directory
 from pv4fad.lead.evidence_model import EvidenceJudge
 from pv4fad.lead.paper_model import DecisionJudge
-from pv4fad.lead.payments import KEY_SCHEMA, NewPayments, inside_federation, new_payments
 from pv4fad.lead.prepare import prepare_payment_network
+from pv4fad.lead.rows import LeadData, NewRows, new_rows
 from pv4fad.lead.settings import TrainingSettings
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.protocol.score.inputs import AskedSet
 
 SHARE = 0.1
+N_KINDS = len(SCHEMA.record.kind_names)
 
 
 @pytest.fixture(scope="module")
 def directory(tables):
-    return bank_directory({bank: tables.accounts[bank] for bank in ("bank01", "bank02")})
+    return bank_directory(records_of(tables.accounts, "bank01", "bank02"))
 
 
 @pytest.fixture(scope="module")
 def judge_of(tables, directory):
     """By model and payments: judges to whom every answer matters, on both sides of a payment."""
-    known = tables.train.transactions
-    evidence = prepare_payment_network(known, directory, TrainingSettings(epsilon="none"), 1)
+    known = LeadData(SCHEMA, tables.train.transactions, directory)
+    evidence = prepare_payment_network(known, TrainingSettings(epsilon="none"), 1)
     settings = TrainingSettings(epsilon="none", model="paper", trees=1, height=2)
-    trees = prepare_payment_network(known, directory, settings, 1).trees
+    trees = prepare_payment_network(known, settings, 1).trees
 
-    def judge(model: str, payments: NewPayments) -> EvidenceJudge | DecisionJudge:
+    def judge(model: str, payments: NewRows) -> EvidenceJudge | DecisionJudge:
         if model == "evidence":
             # Whatever an account is, it is nearly certain to make an alert of a payment.
             certain = np.full((2, 2, 3, 3), 9.0)
             own, rare = evidence.own.knowledge, np.full_like(certain, 0.001)
-            strong = EvidenceModel(own, kinds("fine", "class"), certain, rare, (0, 1, 2))
-            return EvidenceJudge(evidence.own, strong, "class", payments, directory, SHARE)
+            strong = EvidenceModel(
+                own, judged_kinds("fine", "class", N_KINDS), certain, rare, (0, 1, 2)
+            )
+            return EvidenceJudge(evidence.own, strong, "class", N_KINDS, payments, directory, SHARE)
         forest = trees.forest
         # A leaf says 0 to an ordinary account, and 1 to any other.
         red = np.zeros((forest.sizes.n_groups, 2), np.int8)
         red[:, 1] = 1
-        keys = pl.DataFrame(payments.keys, schema=KEY_SCHEMA, orient="row")
-        askable = inside_federation(keys, directory)[payments.key_of]
-        return DecisionJudge(trees, red, payments, askable)
+        return DecisionJudge(trees, red, payments, payments.askable(directory))
 
     return judge
 
 
 @pytest.fixture(scope="module")
 def payments(tables):
-    return new_payments(tables.test.transactions, tables.train.transactions)
+    return new_rows(SCHEMA, tables.test.transactions, tables.train.transactions)
 
 
-def nothing_known(judge, payments: NewPayments) -> np.ndarray:
+def nothing_known(judge, payments: NewRows) -> np.ndarray:
     return np.full((len(payments.keys), len(judge.sets)), -1, np.int8)
 
 
@@ -85,7 +87,7 @@ def test_accounts_of_institutions_outside_are_never_asked_about(
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_sets_asked_about_are_the_same_for_every_batch(judge_of, payments, tables, model):
-    one = new_payments(tables.test.transactions.head(1), tables.train.transactions)
+    one = new_rows(SCHEMA, tables.test.transactions.head(1), tables.train.transactions)
     sets = judge_of(model, payments).sets
     assert judge_of(model, one).sets == sets
     assert len(sets) == len(set(sets)) == (3 if model == "evidence" else 1)

@@ -7,6 +7,7 @@ import pytest
 
 from pv4fad.errors import ParameterError
 from pv4fad.lead.settings import TrainingOptions, TrainingSettings, read_options
+from pv4fad.payments.schema import SCHEMA
 
 
 def test_epsilon_has_no_default():
@@ -62,7 +63,7 @@ def test_what_cannot_be_meant_is_refused_by_name(tmp_path, text, message):
 
 
 OF_EVIDENCE = {"sets": "coarse", "absent": "ordinary", "alert_share": 0.001}
-OF_PAPER = {"scoring": "votes", "bound": 2, "trees": 5, "height": 3, "slots": ("risk",)}
+OF_PAPER = {"scoring": "votes", "bound": 2, "trees": 5, "height": 3}
 
 
 @pytest.mark.parametrize("name", [*OF_EVIDENCE, *OF_PAPER])
@@ -71,14 +72,8 @@ def test_an_option_of_the_other_model_is_refused_by_name(name):
     value = (OF_EVIDENCE | OF_PAPER)[name]
     with pytest.raises(ParameterError, match=f"{name} is an option of model {mine} only"):
         TrainingSettings(epsilon="1", model=other, **{name: value})
-    with_votes = {"scoring": "votes"} if mine == "paper" else {}
-    settings = TrainingSettings(epsilon="1", model=mine, **with_votes | {name: value})
+    settings = TrainingSettings(epsilon="1", model=mine, **{name: value})
     assert getattr(settings, name) == value
-
-
-def test_private_slots_need_votes():
-    with pytest.raises(ParameterError, match=r"slots: one bit cannot say.*give scoring votes"):
-        TrainingSettings(epsilon="1", model="paper", slots=("risk",))
 
 
 def test_what_training_ends_with_follows_from_model_and_scoring():
@@ -90,9 +85,9 @@ def test_what_training_ends_with_follows_from_model_and_scoring():
 
 def test_public_sizes_of_the_forest_follow_from_the_settings_alone():
     paper = {"epsilon": "1", "model": "paper"}
-    sizes = TrainingSettings(**paper).forest_config().sizes
+    sizes = TrainingSettings(**paper).forest_config(SCHEMA).sizes
     assert (sizes.n_trees, sizes.n_sums) == (12, 12 * 2**5)
-    sizes = TrainingSettings(**paper, trees=5, height=4).forest_config().sizes
+    sizes = TrainingSettings(**paper, trees=5, height=4).forest_config(SCHEMA).sizes
     assert sizes.n_sums == 5 * 2**3
 
 

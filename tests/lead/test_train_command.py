@@ -261,7 +261,6 @@ def test_the_command_line_overrides_the_file_and_no_noise_is_loud(data, tmp_path
             ["--epsilon", "1", "--model", "paper", "--sets", "coarse"],
             "sets is an option of model evidence only",
         ),
-        (["--epsilon", "1", "--model", "paper", "--slot", "risk"], "give scoring votes"),
         (["--epsilon", "1", "--model", "paper", "--height", "90"], "height"),
         (["--epsilon", "1", "--model", "paper", "--trees", "0"], "trees"),
         (["--epsilon", "1", "--model", "paper", "--bound", "1000000"], "bound"),

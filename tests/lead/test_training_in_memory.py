@@ -4,13 +4,16 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.kit.small_federation import records_of
 
-from pv4fad.lead.bank_files import all_records, bank_directory
+from pv4fad.lead.data import all_records, bank_directory
 from pv4fad.lead.evidence_model import StoredModel
 from pv4fad.lead.prepare import NewRun, prepare_run
+from pv4fad.lead.rows import LeadData
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.simulate import memory_stores, simulate
 from pv4fad.lead.train import new_document, train
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.protocol.compare.state import BankLabelShare, Labels
 from pv4fad.protocol.count.state import BankSums, OwnSums, ReleasedCounts
 from pv4fad.protocol.order import messages_of
@@ -55,14 +58,14 @@ def model(request):
 
 @pytest.fixture(scope="module")
 def run(tables, model):
-    accounts = {bank: tables.accounts[bank] for bank in ("bank01", "bank02")}
+    accounts = records_of(tables.accounts, "bank01", "bank02")
     reports: list = []
     meter = Meter(reports.append)
     sizes = {bank: frame.height for bank, frame in accounts.items()}
-    transactions = tables.train.transactions
-    new = prepare_run(transactions, bank_directory(accounts), sizes, MODELS[model])
+    data = LeadData(SCHEMA, tables.train.transactions, bank_directory(accounts))
+    new = prepare_run(data, sizes, MODELS[model])
     stores = memory_stores(accounts)
-    records = all_records(accounts, new.parameters.atoms)
+    records = all_records(SCHEMA, accounts)
     with WorkerPool(0) as pool:
         federation = simulate(records, pool, stores=stores, first_limit="none")
         train(federation, new, new_document(new, meter), meter)

@@ -11,8 +11,6 @@ from pv4fad.payments.identity import (
     canonical_account_expr,
     canonical_bic8,
     canonical_bic8_expr,
-    qualified_key,
-    qualified_key_expr,
 )
 
 # Text weighted towards what could tell the two engines apart: spaces of all kinds, odd letters.
@@ -48,13 +46,6 @@ def test_bics_are_canonicalised_alike_one_by_one_and_as_a_column(texts: list[str
     assert column["b"].to_list() == [_python_bic8(text) for text in texts]
 
 
-@given(st.lists(st.tuples(BICS, TEXT), min_size=1))
-def test_keys_are_alike_one_by_one_and_as_a_column(pairs: list[tuple[str, str]]) -> None:
-    frame = pl.DataFrame(pairs, schema={"b": pl.String, "a": pl.String}, orient="row")
-    keys = frame.select(key=qualified_key_expr(pl.col("b"), pl.col("a")))
-    assert keys["key"].to_list() == [qualified_key(bic, account) for bic, account in pairs]
-
-
 @given(TEXT)
 def test_canonical_spelling_is_stable(text: str) -> None:
     assert canonical_account(canonical_account(text)) == canonical_account(text)
@@ -83,16 +74,3 @@ def test_branch_code_is_cut_off() -> None:
 def test_what_is_no_bic_is_refused(text: str) -> None:
     with pytest.raises(DataError, match="not a BIC"):
         canonical_bic8(text)
-
-
-def test_key_is_bic_bar_id() -> None:
-    assert qualified_key("deutdeff", "de 12") == b"DEUTDEFF|DE12"
-
-
-def test_key_of_a_missing_part_is_null() -> None:
-    frame = pl.DataFrame({"b": ["DEUTDEFF", None, "no bic"], "a": [None, "1", "1"]})
-    assert frame.select(qualified_key_expr(pl.col("b"), pl.col("a"))).to_series().to_list() == [
-        None,
-        None,
-        None,
-    ]

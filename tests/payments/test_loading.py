@@ -1,22 +1,24 @@
 """Claims about loading: what is accepted, what is refused and how, what is counted."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.kit.small_tables import accounts, transactions, write_small_challenge
 
 from pv4fad.errors import DataError
 from pv4fad.payments.challenge import write_table
 from pv4fad.payments.kinds import ACCOUNT
-from pv4fad.payments.loading import load_accounts, load_partition, load_transactions
-from pv4fad.payments.schema import ACCOUNT_SCHEMA, FLAG_CODES, TRANSACTION_SCHEMA
+from pv4fad.payments.loading import (
+    load_account_classes,
+    load_accounts,
+    load_partition,
+    load_transactions,
+)
+from pv4fad.payments.schema import ACCOUNT_SCHEMA, FLAG_CODES, SCHEMA, TRANSACTION_SCHEMA
+from pv4fad.rules import rules_of
 
 ROW = "(counted from 1 after the header)"
 
@@ -260,83 +262,6 @@ def test_all_problems_of_a_file_are_reported_at_once(tmp_path: Path) -> None:
     assert [line.split(": ")[1] for line in lines] == ["column Sender", "column InstructedAmount"]
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\n", b"Bank,Account,Name,Street,CountryCityZip,Flags\n"]
-)
-def test_empty_file_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "b.csv"
-    path.write_bytes(content)
-    (line,) = _refusal(lambda: load_accounts(path))
-    assert line.startswith(f"{path}: the file is empty")
-
-
-def test_wrong_encoding_is_refused_with_column_count_and_row(tmp_path: Path) -> None:
-    path = tmp_path / "b.csv"
-    table = accounts("BANKFRPP", {"1": "0", "2": "0", "3": "0"})
-    table = _set(_set(table, "Street", 2, "1 RUE\nDES FÉES"), "Street", 3, "CAFÉ")
-    path.write_bytes(table.write_csv().encode("latin-1"))
-    assert _refusal(lambda: load_accounts(path)) == [
-        f"{path}: column Street: 2 rows have bytes that are not UTF-8 "
-        f"(save the file with the encoding UTF-8); first: data row 2 {ROW}"
-    ]
-
-
-def test_byte_order_mark_is_not_part_of_the_first_column(tmp_path: Path) -> None:
-    path = tmp_path / "b.csv"
-    content = accounts("BANKFRPP", {"1": "0"}).write_csv().encode("utf-8-sig")
-    path.write_bytes(content)
-    assert load_accounts(path).frame.height == 1
-    path.write_bytes(content.replace(b"BANKFRPP", b"BANKFRP\xff"))
-    assert (
-        "column Bank: 1 row has bytes that are not UTF-8"
-        in _refusal(lambda: load_accounts(path))[0]
-    )
-
-
-def test_utf_16_and_a_badly_encoded_header_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "b.csv"
-    text = accounts("BANKFRPP", {"1": "0"}).write_csv()
-    path.write_bytes(text.encode("utf-16"))
-    assert _refusal(lambda: load_accounts(path)) == [
-        f"{path}: the file is UTF-16; save it with the encoding UTF-8"
-    ]
-    path.write_bytes(text.replace("Street", "Straße").encode("latin-1"))
-    assert (
-        "the header line has bytes that are not UTF-8" in _refusal(lambda: load_accounts(path))[0]
-    )
-
-
-def test_row_with_too_many_fields_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "b.csv"
-    text = accounts("BANKFRPP", {"1": "0", "2": "0"}).write_csv()
-    path.write_text(text.rstrip("\n") + ",surplus\n")
-    assert _refusal(lambda: load_accounts(path)) == [
-        f"{path}: 1 row has more fields than the header; first: data row 2 {ROW}"
-    ]
-
-
-def test_unclosed_quotation_mark_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "b.csv"
-    path.write_text(accounts("BANKFRPP", {"1": "0"}).write_csv() + 'BANKFRPP,2,"A,B,C,0\n')
-    (line,) = _refusal(lambda: load_accounts(path))
-    assert line.startswith(f"{path}: not well-formed CSV")
-
-
-def test_damaged_parquet_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "b.parquet"
-    write_table(path, accounts("BANKFRPP", {"1": "0"}))
-    path.write_bytes(path.read_bytes()[:-20])
-    (line,) = _refusal(lambda: load_accounts(path))
-    assert line.startswith(f"{path}: not a readable PARQUET file")
-
-
-def test_absent_file_and_other_file_types_are_refused(tmp_path: Path) -> None:
-    assert "not found" in _refusal(lambda: load_accounts(tmp_path / "gone.csv"))[0]
-    path = tmp_path / "b.xlsx"
-    path.write_text("x")
-    assert _refusal(lambda: load_accounts(path)) == [f"{path}: neither a .csv nor a .parquet file"]
-
-
 def test_bank_in_the_files_of_two_clients_is_refused(tmp_path: Path) -> None:
     train = write_small_challenge(tmp_path)
     write_table(train / "bank02" / "bank_dataset.csv", accounts("BANKFRPP", {"DE01": "0"}))
@@ -352,30 +277,6 @@ def test_problems_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     (train / "swift" / "swift_transaction_train_dataset.csv").unlink()
     lines = _refusal(lambda: load_partition(train))
     assert [Path(line.split(":")[0]).parent.name for line in lines] == ["bank01", "bank02", "swift"]
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 220),
-            st.integers(0, 20),
-            st.one_of(st.sampled_from([b'"', b",", b"\n", b"\r", b"\xff"]), st.binary(max_size=5)),
-        ),
-        min_size=1,
-        max_size=4,
-    )
-)
-def test_damaged_csv_is_loaded_or_refused_but_never_anything_else(
-    damage: list[tuple[int, int, bytes]],
-) -> None:
-    content = accounts("BANKFRPP", {"1": "0", "2": "3", "3": "0"}).write_csv().encode()
-    for position, n_removed, inserted in damage:
-        content = content[:position] + inserted + content[position + n_removed :]
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "b.csv"
-        path.write_bytes(content)
-        with suppress(DataError):
-            assert load_accounts(path).frame.schema == ACCOUNT_SCHEMA
 
 
 # Dropped by choice
@@ -421,7 +322,7 @@ def test_file_without_a_good_row_is_refused_even_if_bad_rows_are_dropped(tmp_pat
     assert "no good row is left" in line
 
 
-def test_columns_of_the_banks_own_are_read_with_the_type_of_their_values(tmp_path):
+def test_columns_of_the_banks_own_are_read_as_they_are_stored(tmp_path):
     path = tmp_path / "bank_dataset.csv"
     header = "Bank,Account,Name,Street,CountryCityZip,Flags,Fines,Opened,Branch,Unused"
     rows = [
@@ -430,8 +331,8 @@ def test_columns_of_the_banks_own_are_read_with_the_type_of_their_values(tmp_pat
     ]
     path.write_text("\n".join([header, *rows]) + "\n")
     table = load_accounts(path, further_columns=["Fines", "Opened", "Branch"])
-    assert table.frame["Fines"].to_list() == [12.5, None]
-    assert table.frame["Opened"].to_list() == [date(2020, 1, 31), date(2021, 2, 28)]
+    assert table.frame["Fines"].to_list() == ["12.5", None]
+    assert table.frame["Opened"].to_list() == ["2020-01-31", "2021-02-28"]
     assert table.frame["Branch"].to_list() == ["west", "east"]
     assert table.report.extra_columns == ("Unused",)
     with pytest.raises(DataError, match="column Age: missing from the file"):
@@ -441,3 +342,20 @@ def test_columns_of_the_banks_own_are_read_with_the_type_of_their_values(tmp_pat
         DataError, match="Fines: 2 rows have a duplicate account with conflicting values"
     ):
         load_accounts(path, further_columns=["Fines"])
+
+
+def test_a_banks_rules_give_its_accounts_their_classes(tmp_path: Path) -> None:
+    path = tmp_path / "b.csv"
+    table = accounts("BANKFRPP", {"A": "00", "B": "3", "C": "7"})
+    write_table(path, table.with_columns(Rating=pl.Series(["9", "1", None])))
+    by_flag = load_account_classes(path, SCHEMA)
+    assert by_flag["Class"].to_list() == ["ordinary", "recently opened", "frozen"]
+    rules = rules_of([{"class": "under monitoring", "column": "Rating", "above": 5}])
+    own = load_account_classes(path, SCHEMA, rules)
+    assert own.rows()[0] == ("BANKFRPP", "A", "under monitoring")
+    assert own["Class"].to_list()[1:] == ["ordinary", "ordinary"]
+    wrong = rules_of([{"class": "frozen", "column": "Rating", "is": True}])
+    assert _refusal(lambda: load_account_classes(path, SCHEMA, wrong)) == [
+        f"{path}: rule 1 (class 'frozen'): column 'Rating' (String) cannot be compared with true: "
+        "data row 1 has neither true nor false"
+    ]

@@ -6,14 +6,15 @@ from functools import cache
 from math import exp
 
 import pytest
-from tests.kit.small_federation import PASSPHRASE, small_tables, write_two_banks
+from tests.kit.small_federation import PASSPHRASE, records_of, small_tables, write_two_banks
 
 from pv4fad.errors import DataError, ParameterError, StoreError
-from pv4fad.forest.paper import MESSAGE_FEATURES
-from pv4fad.lead.bank_files import bank_directory
+from pv4fad.lead.data import bank_directory
 from pv4fad.lead.prepare import prepare_payment_network
+from pv4fad.lead.rows import LeadData
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.challenge import training_split
+from pv4fad.payments.schema import PAPER_FEATURES, SCHEMA
 from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.protocol.propose.inputs import run_parameters
 from pv4fad.run.document import RunDocument
@@ -42,12 +43,14 @@ def run_of(tables):
     @cache
     def made(model: str):
         settings, sizes = MODELS[model], {"bank01": 150, "bank02": 75}
-        directory = bank_directory({bank: tables.accounts[bank] for bank in sizes})
-        prepared = prepare_payment_network(tables.train.transactions, directory, settings, SEED)
+        directory = bank_directory(records_of(tables.accounts, *sizes))
+        data = LeadData(SCHEMA, tables.train.transactions, directory)
+        prepared = prepare_payment_network(data, settings, SEED)
         evidence = settings.model == "evidence"
         parameters = run_parameters(
             prepared.training,
             sizes,
+            SCHEMA,
             bound=settings.bound,
             epsilon=settings.exact_epsilon,
             noise=settings.noise_mode,
@@ -56,7 +59,8 @@ def run_of(tables):
             counted=settings.sets if evidence else None,
             absent=settings.absent if evidence else None,
         )
-        return prepared, RunDocument.of_new_run(parameters, b"\1" * 32, datetime.now(UTC))
+        document = RunDocument.of_new_run(parameters, SCHEMA, b"\1" * 32, datetime.now(UTC))
+        return prepared, document
 
     return made
 
@@ -142,7 +146,7 @@ def test_the_sizes_are_those_of_the_model(run_of):
 def test_the_public_document_shows_nothing_of_own_data_and_true_sizes(run_of, tables, model):
     prepared, document = run_of(model)
     text = document.to_json()
-    for name in MESSAGE_FEATURES:
+    for name in PAPER_FEATURES:
         assert name not in text
     n_accounts = [len(table.ids) for table in prepared.training.tables.values()]
     n_rows = tables.train.transactions.height
@@ -190,7 +194,7 @@ def test_only_an_unfinished_run_is_resumed_and_only_a_finished_one_used(folder, 
     [
         lambda text: b"",
         lambda text: text.encode()[:-10],
-        lambda text: text.replace('"version": 2', '"version": 1', 1).encode(),
+        lambda text: text.replace('"version": 3', '"version": 1', 1).encode(),
         lambda text: text.replace('"bound": 1', '"bound": 0', 1).encode(),
         lambda text: b"\xff" + text.encode(),
     ],

@@ -22,11 +22,11 @@ RECORD = {"classes": ("ordinary", "watch")}
 # Few different values and times: rows share ids, events and times often, and values are missing.
 _row = st.fixed_dictionaries(
     {
-        "Time": st.integers(0, 5).map(lambda hours: START + dt.timedelta(hours=7 * hours)),
-        "Event": st.none() | st.sampled_from("uvw"),
+        "Time": st.integers(0, 3).map(lambda hours: START + dt.timedelta(hours=7 * hours)),
+        "Event": st.sampled_from(["u", "u", "v", "v", None]),
         "Amount": st.none() | st.integers(-3, 10**6).map(float),
         "Kind": st.none() | st.sampled_from("xyz"),
-        **{side: st.none() | st.sampled_from("ab") for side in SIDES},
+        **{side: st.sampled_from(["a", "a", "b", "b", "b", None]) for side in SIDES},
     }
 )
 _SCHEMA = {
@@ -102,6 +102,30 @@ def test_features_equal_plain_loops(n_sides, event, rows, history):
     assert computed.values.dtype == np.float32
     shape = (len(rows), {1: 4, 2: 9, 3: 12}[n_sides])
     np.testing.assert_allclose(computed.values, np.reshape(expected, shape), rtol=1e-6)
+
+
+def test_features_by_hand():
+    events = ["u", "v", "u", "v", "w"]
+    days = [1, 2, 2, 3, 5]
+    rows = pl.DataFrame(
+        {
+            "Time": pl.Series([dt.date(2024, 3, day) for day in days]),
+            "Event": events,
+            "patient": ["anna", "anna", "anna", "anna", "bert"],
+            "doctor": [7, 7, 8, 7, 7],
+        }
+    )
+    only_history = schema(2, numbers=(), categories=(), event="Event")
+    nan = np.nan
+    expected = [
+        [0, nan, 0, 0, nan, 0, 1],
+        [1, 1, 1, 1, 1, 1, 0],  # sees the first row
+        [0, nan, 0, 0, nan, 0, 1],  # the first row is of its event, the second not earlier
+        [2, 1, 2, 1, 2, 1, 0],  # sees the first and the third row
+        [0, nan, 0, 3, 2, 1, 1],  # a doctor who saw anna only
+    ]
+    computed = compute_features(only_history, rows).values
+    np.testing.assert_allclose(computed, expected, rtol=1e-6)
 
 
 def test_names_say_side_and_feature():
@@ -235,6 +259,18 @@ def test_a_function_computes_the_features_instead(call):
         np.testing.assert_array_equal(found.values, expected)
     given = call(lambda rows, history: rows.select("Amount") if history is None else None)
     assert given.names == ("Amount",)
+
+
+def test_a_function_does_not_see_labels(monkeypatch):
+    module = ModuleType("clinic_features")
+    module.features = lambda rows, history: pl.DataFrame(
+        {"n": [len({"Label"} & {*rows.columns, *history.columns})] * rows.height}
+    )
+    monkeypatch.setitem(sys.modules, "clinic_features", module)
+    own = schema(2, numbers=(), categories=(), features="clinic_features:features")
+    labelled = _claims(Label=[0, 1, 0])
+    for history in (labelled, _claims()):
+        assert compute_features(own, labelled, history).values.tolist() == [[0], [0], [0]]
 
 
 @pytest.mark.parametrize(

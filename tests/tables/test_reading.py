@@ -124,7 +124,7 @@ def test_csv_parquet_and_frames_give_equal_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "times",
     [
-        ["2022-01-05", "2022-01-05 00:00:00", "2022-01-05T00:00:00.000"],
+        ["2022-01-05", "2022-01-05 00:00:00", "2022-01-05T00:00:00.000Z"],
         [date(2022, 1, 5)] * 3,
         [datetime(2022, 1, 5)] * 3,
     ],
@@ -180,12 +180,13 @@ BAD_ROWS = [
     (rows().with_columns(DoctorId=pl.lit(1.5)), "column DoctorId: stored as Float64, not as id"),
     (rows().with_columns(Fraud=pl.lit(2)), "column Fraud: 3 rows have a label other than 0 and 1"),
     (_set(rows(), "Fraud", 1, None), "column Fraud: 1 row has no value"),
+    (_set(rows(), "Hospital", 1, "a|b"), "column Hospital: 1 row has a holder with | in its name"),
     (rows().clear(), "the table is empty: it has no data row"),
     (pl.DataFrame({"a": [1]}), "none of the expected columns ClaimId, Submitted, Fraud, "),
     (rows().lazy().select("gone"), "not a readable table"),
     ({"ClaimId": [1, 2], "Fraud": [1]}, "not a readable table"),
-    ("rows.csv", "str is neither a path nor a data frame"),
-    (None, "NoneType is neither a path nor a data frame"),
+    ("rows.csv", "str is neither a pathlib.Path nor a data frame"),
+    (None, "NoneType is neither a pathlib.Path nor a data frame"),
 ]
 
 

@@ -6,7 +6,8 @@ all anomalies and its own sample of normal rows, because 0.1 % of anomalies woul
     p(x)     = mean over trees of the share of anomalies in the leaf that x reaches
     score(x) = log-odds of p(x) + log(normal rows in a sample / normal rows)
 
-The last term turns the odds in a sample into those among all rows.  The fitted model is arrays
+The last term turns the odds in a sample into those among all rows.  A missing value is taken to be
+lower than all values of its feature (`without_missing`).  The fitted model is arrays
 (`tree_ensemble`), stored as a `LocalModelRecord`; scikit-learn is needed for fitting only.
 
 Its reasons are in terms of the payment network's own features (`local_reasons`).  A feature is a
@@ -84,7 +85,7 @@ class LocalModel:
         """The model of all rows, and out-of-fold scores: of each row by a model that saw no row of
         its group, so that they tell as much as scores of new rows do.
 
-        Where only one label occurs, or there is only one group, there is nothing to tell apart
+        Where all rows have label 1, or there is only one group, there is nothing to tell apart
         (honestly): all scores are log((anomalies + ½) / (normal rows + ½)).  The same holds within
         a fold if the rows outside have one label only, as when all anomalies are of one group.
         With fewer groups than `folds` there are as many folds as groups.
@@ -149,6 +150,7 @@ class LocalModel:
         trees: list[TreeEnsemble] = []
         if not len(anomalies) or not len(normal):
             return cls(tuple(names), _prior(labels), TreeEnsemble.of(len(names), trees))
+        known, has_missing = without_missing(features)
         n_sample = min(len(normal), max(NORMAL_PER_ANOMALY * len(anomalies), LEAST_NORMAL))
         for _ in range(COPIES):
             sample = rng.choice(normal, n_sample, replace=False)
@@ -157,21 +159,49 @@ class LocalModel:
                 fitted = forest(int(rng.integers(2**32)))
                 # Its threads change the warning filters of the process, and may leave them changed.
                 with catch_warnings():
-                    fitted.fit(features[rows], labels[rows])
-                trees += forest_trees(fitted)
+                    fitted.fit(known[rows], labels[rows])
+                trees += forest_trees(fitted, has_missing)
         base = float(np.log(n_sample / len(normal)))
         return cls(tuple(names), base, TreeEnsemble.of(len(names), trees))
 
 
-def forest_trees(fitted: RandomForestClassifier | ExtraTreesClassifier) -> list[TreeEnsemble]:
-    """The trees of a fitted forest; leaf values are shares of label 1."""
+def without_missing(features: Features) -> tuple[Features, NDArray[np.bool_]]:
+    """The features with a low value wherever one is missing, and which of them have missing ones.
+
+    The trees of scikit-learn 1.8 accept missing values, but if a few rows miss several values some
+    of their thresholds are wrong, or not numbers.  The low value is as far below the smallest as
+    that is below the largest: a threshold drawn at random is as likely above it as among the rest.
+    """
+    missing = np.isnan(features)
+    has_missing = np.asarray(missing.any(axis=0))
+    if not has_missing.any():
+        return features, has_missing
+    filled = features.copy()
+    for column in np.flatnonzero(has_missing):
+        known = features[~missing[:, column], column].astype(np.float64)
+        least, most = (known.min(), known.max()) if len(known) else (0.0, 0.0)
+        # Of constant or very close values it has to be another number in float32, too.
+        low = least - (max(most - least, 1e-6 * abs(least)) or 1.0)
+        filled[missing[:, column], column] = max(low, np.finfo(np.float32).min)
+    return filled, has_missing
+
+
+def forest_trees(
+    fitted: RandomForestClassifier | ExtraTreesClassifier, has_missing: NDArray[np.bool_]
+) -> list[TreeEnsemble]:
+    """The trees of a forest fitted to features `without_missing`, for features with missing values.
+
+    Leaf values are shares of label 1.  A missing value goes left, as the low one did; where there
+    was none in training, to the larger side.
+    """
     return [
         breadth_first(
             fitted.n_features_in_,
             (tree.children_left, tree.children_right),
             tree.feature,
             threshold=tree.threshold,
-            missing_right=tree.missing_go_to_left == 0,
+            missing_right=(tree.missing_go_to_left == 0)
+            & ~has_missing[np.maximum(tree.feature, 0)],
             value=tree.value[:, 0, 1],
         )
         for tree in (estimator.tree_ for estimator in fitted.estimators_)
@@ -204,6 +234,8 @@ def _check(
         raise DataError("a feature is infinite; give NaN where a value is missing")
     if folds < 2:
         raise ParameterError(f"folds {folds}: give at least 2")
+    if not labels.any():
+        raise DataError("no row has label 1: there is no anomaly to learn from")
 
 
 def usual_values(features: NDArray[np.float32]) -> NDArray[np.float32]:

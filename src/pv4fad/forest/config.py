@@ -65,6 +65,9 @@ class ForestConfig(ValidatedModel):
             raise ParameterError(
                 f"a bank condition asks about a side that is not one of the {self.n_sides}"
             )
+        atoms = (atom for condition in conditions for one in condition.sets for atom in one)
+        if any(not 0 <= atom < self.n_atoms for atom in atoms):
+            raise ParameterError(f"a bank condition has an atom outside 0..{self.n_atoms - 1}")
         n_used = self._n_used_sets
         if self.max_distinct_sets is not None and self.max_distinct_sets < n_used:
             raise ParameterError(

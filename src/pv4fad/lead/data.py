@@ -50,8 +50,11 @@ def load_holder(schema: Schema, path: Path, holder: str) -> pl.DataFrame:
     return classified(schema, path, holder, rules)
 
 
-def classified(schema: Schema, source: Any, holder: str, rules: Rules | None) -> pl.DataFrame:
-    """Records, from a file (a Path) or a frame, with the class that the rules give them."""
+def classified(
+    schema: Schema, source: Any, holder: str, rules: Rules | None = None
+) -> pl.DataFrame:
+    """Records, from a file (a Path) or a frame, with the class that the rules give them: the
+    holder's, else those of the schema."""
     if schema.format == "payments":
         return load_account_classes(source, schema, rules, name=f"the records of {holder}")
     return read_records(schema, source, holder=holder, rules=rules).frame
@@ -93,7 +96,13 @@ def bank_records(schema: Schema, records: pl.DataFrame) -> BankRecords:
         qualified=pl.concat_str("Holder", "Id", separator=KEY_SEPARATOR).cast(pl.Binary),
         bare=pl.col("Id").cast(pl.Binary),
     )
-    classes = records["Class"].cast(pl.Enum(schema.record.classes)).to_physical()
+    names = records["Class"].cast(pl.String)
+    classes = names.cast(pl.Enum(schema.record.classes), strict=False).to_physical()
+    if classes.has_nulls():
+        raise DataError(
+            f"column Class: {names.filter(classes.is_null())[0]!r} is no class of the schema"
+            f" {schema.name!r}"
+        )
     return BankRecords(
         tuple(ids["qualified"]),
         tuple(ids["bare"]),

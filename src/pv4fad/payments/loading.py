@@ -20,7 +20,6 @@ from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.schema import ACCOUNT_COLUMNS, LABEL, TRANSACTION_COLUMNS
 from pv4fad.rules import Rules
 from pv4fad.schema import Schema
-from pv4fad.tables.classify import classify
 from pv4fad.tables.parsing import Check
 from pv4fad.tables.sheet import OnBadRows, read_sheet
 from pv4fad.tables.source import LoadReport
@@ -82,7 +81,7 @@ def load_accounts(
     """Load a bank's table: a .csv or .parquet file (a Path), or a frame, which errors call `name`.
 
     Listed twice with one flag, an account counts once.  `further_columns`: columns of the bank's
-    own, for its rules; numbers, dates or text.
+    own, for its rules; as they are stored.
     """
     sheet = read_sheet(source, ACCOUNT_COLUMNS, further=further_columns, name=name)
     flag = pl.col("Flags").to_physical()
@@ -118,11 +117,11 @@ def load_account_classes(
     named = {column.name for column in ACCOUNT_COLUMNS}
     own = [name for name in chosen.columns if name not in named]
     frame = load_accounts(source, further_columns=own, name=name).frame
-    return frame.select(
-        Holder=pl.col("Bank").cast(pl.String),
-        Id="Account",
-        Class=classify(frame, chosen, schema.record.classes),
-    )
+    try:
+        classes = chosen.classes_of(frame, schema.record.classes)
+    except DataError as error:
+        raise DataError(f"{source if isinstance(source, Path) else name}: {error}") from None
+    return frame.select(Holder=pl.col("Bank").cast(pl.String), Id="Account", Class=classes)
 
 
 def load_partition(

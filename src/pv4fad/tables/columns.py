@@ -64,8 +64,8 @@ def _timestamp(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     if isinstance(stored, pl.Datetime):
         in_utc = cell.dt.convert_time_zone("UTC") if stored.time_zone else cell
         return in_utc.dt.replace_time_zone(None)
-    # ISO 8601 puts a T where others put a space; a plain date means its first moment.
-    text = cell.str.replace("T", " ", literal=True)
+    # ISO 8601 puts a T where others put a space, and a Z for UTC; a date means its first moment.
+    text = cell.str.replace("T", " ", literal=True).str.strip_suffix("Z")
     moment = pl.coalesce(
         text.str.to_datetime(form, time_unit="us", strict=False)
         for form in ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d")

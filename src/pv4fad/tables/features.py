@@ -11,7 +11,8 @@ that they had in training.
                  ones by name; one number more for all values that training did not have
     history      see `pv4fad.tables.history`
 
-A missing value is NaN.  A schema can name a Python function that computes its features instead.
+A missing value is NaN.  A schema can name a Python function that computes its features instead; it
+gets the rows and the history, without labels.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def compute_features(
     Rows of `history` that are not earlier than a row are not seen by it.
     """
     if schema.rows.features is not None:
-        return _of_function(schema.rows.features, rows, history)
+        label = schema.rows.label
+        past = None if history is None else history.drop(label, strict=False)
+        return _of_function(schema.rows.features, rows.drop(label, strict=False), past)
     features: dict[str, NDArray[Any]] = {}
     for name in schema.rows.numbers:
         features[name] = _number(_column(rows, name))

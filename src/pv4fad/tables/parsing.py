@@ -14,6 +14,8 @@ import polars as pl
 
 from pv4fad.tables.columns import Column, is_text
 
+_MARK = "\x1f"  # begins the names of columns that are not the user's
+
 
 @dataclass(frozen=True)
 class Check:
@@ -25,7 +27,7 @@ class Check:
     @property
     def mask(self) -> str:
         """The name of the Boolean column that is true where the row is bad."""
-        return f"{self.column}: {self.reason}"
+        return f"{_MARK}{self.column}: {self.reason}"
 
 
 def is_readable_as(column: Column, stored: pl.DataType) -> bool:
@@ -58,7 +60,7 @@ def parse(
 
 
 def _value_name(column: Column) -> str:
-    return f"{column.name} (typed)"
+    return f"{_MARK}{column.name}"
 
 
 def _as_cell(stored: pl.DataType) -> pl.DataType:

@@ -13,8 +13,7 @@ import polars as pl
 
 from pv4fad.errors import DataError
 from pv4fad.rules import Rules
-from pv4fad.schema import Schema
-from pv4fad.tables.classify import classify
+from pv4fad.schema import KEY_SEPARATOR, Schema
 from pv4fad.tables.columns import CATEGORY, ID, LABEL, NUMBER, TIMESTAMP, Column, choice
 from pv4fad.tables.parsing import Check
 from pv4fad.tables.sheet import OnBadRows, Sheet, read_sheet
@@ -22,6 +21,15 @@ from pv4fad.tables.source import LoadReport
 
 RECORD_KEY = ("Holder", "Id")
 _SEPARATOR = ":"  # a namespace has none
+_HOLDER = replace(
+    ID,
+    wrong=(
+        (
+            f"a holder with {KEY_SEPARATOR} in its name",
+            lambda name: name.str.contains(KEY_SEPARATOR, literal=True),
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ def row_columns(schema: Schema) -> tuple[Column, ...]:
     columns += [Column(rows.event, ID)] if rows.event else []
     for side in sides:
         columns.append(Column(side.id, ID))
-        columns += [Column(side.holder, ID, nullable=True)] if side.holder else []
+        columns += [Column(side.holder, _HOLDER, nullable=True)] if side.holder else []
     columns += [Column(name, NUMBER, nullable=True) for name in rows.numbers]
     columns += [Column(name, CATEGORY, nullable=True) for name in rows.categories]
     once: dict[str, Column] = {}
@@ -96,7 +104,7 @@ def read_records(
     if rules is None and record.rules:
         rules = Rules(rules=record.rules)
     columns = [Column(record.id, ID)]
-    columns += [Column(record.holder, ID)] if record.holder else []
+    columns += [Column(record.holder, _HOLDER)] if record.holder else []
     if record.namespace:
         spaces = {side.namespace for side in schema.sides.values() if side.namespace}
         columns.append(Column(record.namespace, choice("namespace", sorted(spaces))))
@@ -127,7 +135,7 @@ def _as_records(sheet: Sheet, schema: Schema, holder: str, rules: Rules | None) 
     else:
         try:
             rules.check_columns([*rows.columns, *sheet.extra_columns])
-            classes = classify(rows, rules, record.classes)
+            classes = rules.classes_of(rows, record.classes)
         except DataError as error:
             raise DataError(f"{sheet.source}: {error}") from None
     frame = rows.select(named.alias("Holder"), identity.alias("Id")).with_columns(

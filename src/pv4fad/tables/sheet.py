@@ -12,7 +12,7 @@ from typing import Any, Literal
 import polars as pl
 
 from pv4fad.errors import DataError
-from pv4fad.tables.columns import Column, is_text
+from pv4fad.tables.columns import Column
 from pv4fad.tables.parsing import Check, is_readable_as, parse
 from pv4fad.tables.source import LoadReport, Problem, open_table, read_table, refuse
 
@@ -70,8 +70,8 @@ def read_sheet(
 ) -> Sheet:
     """Read the columns, in this order, from a file or frame; one that is `optional` may be absent.
 
-    `further` columns come after them, with the type that all their values have in common.  `name`
-    is what errors call a frame; a file is called by its path.
+    `further` columns come after them, as they are stored.  `name` is what errors call a frame; a
+    file is called by its path.
     A column that is missing or stored as the wrong type is an error, whatever the user chose to
     do about bad rows; the error also names what is wrong with the rows.
     """
@@ -95,9 +95,7 @@ def read_sheet(
     frame = read_table(called, parsed)
     sheet = Sheet(
         called,
-        frame.select(
-            *(column.name for column in readable), *(common_type(frame[given]) for given in kept)
-        ),
+        frame.select(*(column.name for column in readable), *kept),
         {check: frame[check.mask] for check in checks if frame[check.mask].any()},
         tuple(given for given in stored if given not in {c.name for c in columns} | set(further)),
     )
@@ -113,33 +111,6 @@ def _no_column(called: Path | str, columns: Sequence[Column], there: Sequence[st
     else:
         why = f"its columns are {', '.join(there) or 'none'}"
     return DataError(f"{called}: {expected}; {why}")
-
-
-def common_type(column: pl.Series) -> pl.Series:
-    """Text as numbers, dates or truth values if every value is one; others stay as they are.
-
-    Blank text is no value.  A column without any value becomes one of type Null.
-    """
-    if is_text(column.dtype):
-        text = column.cast(pl.String).str.strip_chars()
-        column = text.set(text == "", None)
-    if column.null_count() == len(column):
-        return column.cast(pl.Null)
-    if column.dtype != pl.String:
-        return column
-    lower = column.str.to_lowercase()
-    candidates = (
-        column.cast(pl.Float64, strict=False),
-        column.str.to_date("%Y-%m-%d", strict=False),
-        column.str.replace("T", " ", literal=True).str.to_datetime(
-            "%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False
-        ),
-        lower.replace_strict({"true": True, "false": False}, default=None),
-    )
-    for converted in candidates:
-        if converted.null_count() == column.null_count():
-            return converted
-    return column
 
 
 def _first(mask: pl.Series) -> int:

@@ -94,7 +94,9 @@ def open_table(source: Any, name: Path | str) -> pl.LazyFrame:
         elif type(source).__module__.startswith("pandas"):
             table = pl.from_pandas(source).lazy()
         else:
-            raise DataError(f"{name}: {type(source).__name__} is neither a path nor a data frame")
+            raise DataError(
+                f"{name}: {type(source).__name__} is neither a pathlib.Path nor a data frame"
+            )
         table.collect_schema()
     except _NO_FRAME as error:
         raise _explanation(name, error) from None

@@ -1,108 +1,20 @@
-"""A holder's own rules: how the columns of its table decide the class of a record.
-
-    [[rules]]
-    class = "blocked"
-    column = "Status"
-    in = ["frozen", "closed"]
-
-    [[rules]]
-    class = "watch"
-    all = [{ column = "Rating", at_least = 7, below = 9 }, { column = "Country", missing = true }]
-
-The first rule that matches decides; a record that no rule matches is of the first class of the
-schema, the ordinary one.  A missing value satisfies `missing = true` and nothing else.
-
-Rules stay with their holder: they are never sent, and only the class of a record enters a run.  A
-class depends on the record alone; the privacy claim rests on that.
-"""
+"""Rules in order: their checks, their application to a table, and the files they are in."""
 
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+import polars as pl
+from pydantic import ConfigDict, Field, model_validator
 
 from pv4fad.errors import DataError, ParameterError
+from pv4fad.rules.conditions import Condition
+from pv4fad.rules.matching import Cells
 from pv4fad.validated import ValidatedModel
-
-
-def _value(given: object) -> object:
-    if given is None or isinstance(given, (bool, str, date)) or _is_number(given):
-        return given
-    raise ValueError("must be text, a finite number, true, false or a date")
-
-
-def _ordered(given: object) -> object:
-    if isinstance(given, str):
-        moment = moment_of(given)  # JSON has no dates
-        if moment is not None:
-            return moment
-    if given is None or isinstance(given, date) or _is_number(given):
-        return given
-    raise ValueError("must be a finite number or a date")
-
-
-def _is_number(given: object) -> bool:
-    if isinstance(given, float):
-        return math.isfinite(given)
-    return isinstance(given, int) and not isinstance(given, bool) and -(2**63) <= given < 2**63
-
-
-def moment_of(text: str) -> date | None:
-    """A date, or a date with a time, as ISO 8601 writes them."""
-    for read in (date.fromisoformat, datetime.fromisoformat):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    return None
-
-
-# The validators have decided; Any keeps pydantic from converting 1 to true or text to a date.
-Value = Annotated[Any, BeforeValidator(_value)]
-Ordered = Annotated[Any, BeforeValidator(_ordered)]
-
-
-class Condition(ValidatedModel):
-    """What must hold of one column; of several keys all must hold."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-    column: str = Field(min_length=1)
-    is_: Value = Field(default=None, alias="is")
-    in_: tuple[Value, ...] | None = Field(default=None, alias="in", min_length=1)
-    not_in: tuple[Value, ...] | None = Field(default=None, min_length=1)
-    at_least: Ordered = None
-    above: Ordered = None
-    at_most: Ordered = None
-    below: Ordered = None
-    missing: StrictBool | None = None
-
-    @model_validator(mode="after")
-    def _something_is_asked(self) -> Condition:
-        asked = self.asked
-        if not asked:
-            raise ParameterError(
-                f"column {self.column!r}: give a condition such as is, in or at_least"
-            )
-        if self.missing and len(asked) > 1:
-            raise ParameterError(
-                f"column {self.column!r}: missing = true allows no other condition"
-            )
-        return self
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """What is asked of the column, by key."""
-        names = [name for name in type(self).model_fields if name != "column"]
-        asked = {name.rstrip("_"): getattr(self, name) for name in names}
-        return {key: value for key, value in asked.items() if value is not None}
 
 
 class Rule(ValidatedModel):
@@ -157,6 +69,19 @@ class Rules(ValidatedModel):
     def columns(self) -> tuple[str, ...]:
         """Each column that the rules read, once."""
         return tuple(dict.fromkeys(part.column for rule in self.rules for part in rule.all))
+
+    def classes_of(self, frame: pl.DataFrame, classes: Sequence[str]) -> pl.Series:
+        """The class of each row, as Enum; the first of the classes where no rule matches."""
+        self.check_classes(classes)
+        self.check_columns(frame.columns)
+        cells, decision = Cells(frame), pl.repeat(classes[0], frame.height)
+        for position, rule in reversed(list(enumerate(self.rules))):
+            try:
+                matches = pl.all_horizontal(cells.holds(part) for part in rule.all)
+            except DataError as error:
+                raise DataError(f"{self.called(position)}: {error}") from None
+            decision = pl.when(matches).then(pl.lit(rule.class_)).otherwise(decision)
+        return cells.frame().select(decision.cast(pl.Enum(classes)).alias("Class")).to_series()
 
     def called(self, position: int) -> str:
         """What errors call a rule; they are counted from 1."""

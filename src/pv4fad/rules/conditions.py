@@ -1,0 +1,106 @@
+"""What a rule asks of one column."""
+
+from __future__ import annotations
+
+import math
+from datetime import date, datetime
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, StrictBool, WrapValidator, model_validator
+
+from pv4fad.errors import ParameterError
+from pv4fad.validated import ValidatedModel
+
+
+def _value(given: object) -> object:
+    if given is None or isinstance(given, (bool, str, date)) or _is_number(given):
+        return given
+    raise ValueError("must be text, a finite number, true, false or a date")
+
+
+def _ordered(given: object) -> object:
+    if isinstance(given, str):
+        moment = moment_of(given)  # JSON has no dates
+        if moment is not None:
+            return moment
+    if given is None or isinstance(given, date) or _is_number(given):
+        return given
+    raise ValueError("must be a finite number or a date")
+
+
+def _is_number(given: object) -> bool:
+    if isinstance(given, float):
+        return math.isfinite(given)
+    return isinstance(given, int) and not isinstance(given, bool) and -(2**63) <= given < 2**63
+
+
+def moment_of(text: str) -> date | None:
+    """A date, or a date with a time, as ISO 8601 writes them."""
+    for read in (date.fromisoformat, datetime.fromisoformat):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return None
+
+
+def kind_of(value: object) -> str:
+    """Values of one kind can be compared: text, number, truth or date."""
+    match value:
+        case bool():
+            return "truth"
+        case int() | float():
+            return "number"
+        case date():
+            return "date"
+    return "text"
+
+
+# Wrapped, so that pydantic does not convert 1 to true or text to a date.
+_AsGiven = WrapValidator(lambda given, convert: _value(given))
+_InOrder = WrapValidator(lambda given, convert: _ordered(given))
+Value = Annotated[bool | int | float | datetime | date | str | None, _AsGiven]
+Ordered = Annotated[int | float | datetime | date | None, _InOrder]
+
+
+class Condition(ValidatedModel):
+    """What must hold of one column; of several keys all must hold."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    column: str = Field(min_length=1)
+    is_: Value = Field(default=None, alias="is")
+    in_: tuple[Value, ...] | None = Field(default=None, alias="in", min_length=1)
+    not_in: tuple[Value, ...] | None = Field(default=None, min_length=1)
+    at_least: Ordered = None
+    above: Ordered = None
+    at_most: Ordered = None
+    below: Ordered = None
+    missing: StrictBool | None = None
+
+    @model_validator(mode="after")
+    def _something_is_asked(self) -> Condition:
+        asked = self.asked
+        if not asked:
+            raise ParameterError(
+                f"column {self.column!r}: give a condition such as is, in or at_least"
+            )
+        if self.missing and len(asked) > 1:
+            raise ParameterError(
+                f"column {self.column!r}: missing = true allows no other condition"
+            )
+        for key in ("in", "not_in"):
+            values = asked.get(key, ())
+            if None in values or len({kind_of(value) for value in values}) > 1:
+                raise ParameterError(
+                    f"column {self.column!r}: {key} must have values of one kind: text, numbers, "
+                    "dates, or true and false"
+                )
+        return self
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What is asked of the column, by key."""
+        names = [name for name in type(self).model_fields if name != "column"]
+        asked = {name.rstrip("_"): getattr(self, name) for name in names}
+        return {key: value for key, value in asked.items() if value is not None}

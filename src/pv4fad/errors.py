@@ -15,6 +15,12 @@
     └── WorkerError          a worker process died or failed
 
 Messages name what is wrong and what to do.  They never carry a secret value.
+
+>>> try:
+...     pv4fad.Detector(epsilon=1).detect(new_claims)
+... except pv4fad.errors.UserError as error:
+...     print(error)
+this Detector is not fitted yet: call fit(rows, federation)
 """
 
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pv4fad.evidence.cells import (
-    N_CELLS,
-    N_HIT_CELLS,
     TrainingPayments,
     choose_accounts,
+    n_cells,
+    n_hit_cells,
     rows_per_account,
 )
 from pv4fad.evidence.strata import AccountHistory
@@ -91,7 +91,7 @@ def test_every_account_inside_counts_once_and_in_a_cell_of_its_own_pairs(payment
         for side, key in enumerate(keys):
             if payments.inside[key]:
                 first, b = int(payments.is_first[row]), strata[row, side]
-                hit, other = (side * 2 + first) * 3 + b, N_HIT_CELLS + side * 3 + b
+                hit, other = (side * 2 + first) * 3 + b, n_hit_cells(2) + side * 3 + b
                 label = int(payments.labels[row])
                 bare = payments.index.bare_of[key]
                 possible[label][bare].add((hit if label else other, key))
@@ -101,7 +101,7 @@ def test_every_account_inside_counts_once_and_in_a_cell_of_its_own_pairs(payment
         account, cell, key = (int(value) for value in one)
         assert (cell, key) in expected[account]
     assert counted.kept.sum() == len(expected)
-    assert counted.kept.shape == (N_CELLS,)
+    assert counted.kept.shape == (n_cells(2),)
 
 
 def test_chance_decides_which_payment_of_an_account_counts():
@@ -114,7 +114,7 @@ def test_chance_decides_which_payment_of_an_account_counts():
     labels, first = np.zeros(4, np.int8), np.zeros(4, np.bool_)
     payments = TrainingPayments(index, labels, first, np.arange(4), np.ones(2, np.bool_))
     cells = [choose_accounts(payments, np.random.default_rng(seed)).cell[0] for seed in range(400)]
-    received = np.sum(np.array(cells) >= N_HIT_CELLS + 3)
+    received = np.sum(np.array(cells) >= n_hit_cells(2) + 3)
     assert 44 < received < 156
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import dlaplace, poisson
 
 from pv4fad.errors import ParameterError
-from pv4fad.evidence.cells import N_CELLS, N_HIT_CELLS
+from pv4fad.evidence.cells import n_cells, n_hit_cells
 from pv4fad.evidence.log_odds import KindEvidence, _Posterior, _tells
 from pv4fad.evidence.noise import CountNoise, log_likelihood
 
@@ -121,9 +121,9 @@ def test_a_kind_that_cannot_say_nothing_tells():
 
 def rows_and_kept(n_hits=60, n_clean=20_000):
     """One stratum: hits have one row of label 1 each, and nobody else has a row in it."""
-    rows = np.zeros((N_CELLS, 2, 2, 3, 2))
-    kept = np.zeros(N_CELLS, np.int64)
-    hit, clean = (1 * 2 + 1) * 3, N_HIT_CELLS + 3
+    rows = np.zeros((n_cells(2), 2, 2, 3, 2))
+    kept = np.zeros(n_cells(2), np.int64)
+    hit, clean = (1 * 2 + 1) * 3, n_hit_cells(2) + 3
     kept[hit], kept[clean] = n_hits, n_clean
     rows[hit, 1, 1, 0] = 0.5, 1.0
     rows[clean, 1, 1, 0, 0] = 0.5
@@ -132,7 +132,7 @@ def rows_and_kept(n_hits=60, n_clean=20_000):
 
 def evidence(hits, clean_accounts, noise=NONE):
     rows, kept, hit, clean = rows_and_kept()
-    counts = np.zeros((N_CELLS, 1), np.int64)
+    counts = np.zeros((n_cells(2), 1), np.int64)
     counts[hit], counts[clean] = hits, clean_accounts
     return KindEvidence.of(counts, kept, rows, noise)
 
@@ -177,7 +177,7 @@ NOISE = CountNoise(0.5, 2.0)
 def of_three_kinds(in_hits):
     """The log-odds of three kinds that no account without a hit is of."""
     rows, kept, hit, _ = rows_and_kept()
-    counts = np.zeros((N_CELLS, 3), np.int64)
+    counts = np.zeros((n_cells(2), 3), np.int64)
     counts[hit] = in_hits
     return KindEvidence.of(counts, kept, rows, NOISE).log_odds[1, 1, 0]
 
@@ -202,7 +202,7 @@ def test_pure_noise_is_hardly_ever_evidence_and_signal_mostly_is():
     rows, kept, hit, _ = rows_and_kept()
     rng = np.random.default_rng(3)
     alpha = np.exp(-0.5)
-    drawn = rng.negative_binomial(2, 1 - alpha, (100, 2, N_CELLS, 3))
+    drawn = rng.negative_binomial(2, 1 - alpha, (100, 2, n_cells(2), 3))
     nothing, something = [], []
     for one in (drawn[:, 0] - drawn[:, 1]).astype(np.int64):
         nothing.append(KindEvidence.of(one, kept, rows, NOISE).log_odds[1, 1, 0])

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit.evidence_cases import knowledge, model
+from tests.kit.evidence_cases import by_kind, knowledge, model
 
 from pv4fad.detection.local_scale import HonestSample, LocalScale
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.evidence.cells import N_CELLS, N_HIT_CELLS, TrainingPayments
-from pv4fad.evidence.classes import counted_sets, kinds
+from pv4fad.evidence.cells import TrainingPayments, n_cells, n_hit_cells
+from pv4fad.evidence.classes import counted_sets, judged_kinds
 from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.evidence.model import EvidenceModel
 from pv4fad.evidence.noise import CountNoise
@@ -72,11 +72,16 @@ def test_a_share_is_above_0_and_at_most_1(share):
 CASES = [(sets, absent) for sets in ("fine", "coarse") for absent in ("class", "ordinary")]
 
 
+def model_of(own, counts, noise, **options):
+    """With all sets counted, and absent a kind."""
+    return EvidenceModel.of(own, counts, noise, sets="fine", absent="class", n_kinds=2, **options)
+
+
 def informative():
     """One stratum: 60 hits; 20,000 other accounts with half a row each in the last quarter."""
     own = knowledge(np.random.default_rng(5))
     rows, kept = np.zeros_like(own.rows), np.zeros_like(own.kept)
-    hit, clean = (1 * 2 + 1) * 3, N_HIT_CELLS + 3
+    hit, clean = (1 * 2 + 1) * 3, n_hit_cells(2) + 3
     kept[hit], kept[clean] = 60, 20_000
     rows[hit, 1, 1, 0], rows[clean, 1, 1, 0, 0] = (0.5, 1.0), 0.5
     return dataclasses.replace(own, rows=rows, kept=kept), hit, clean
@@ -88,21 +93,21 @@ def test_every_class_but_ordinary_gets_the_log_odds_of_its_kind(sets, absent):
     own, hit, clean = informative()
     in_hits = {0: 20, 1: 8, 2: 20, 3: 12}
     atoms = (0, 1, 2) if absent == "class" else (1, 2)
-    counts = np.zeros((N_CELLS, len(counted_sets(sets, absent))), np.int64)
-    for number, one in enumerate(counted_sets(sets, absent)):
+    counts = np.zeros((n_cells(2), len(counted_sets(sets, absent, 2))), np.int64)
+    for number, one in enumerate(counted_sets(sets, absent, 2)):
         counts[hit, number] = sum(in_hits[atoms[atom]] for atom in one)
         counts[clean, number] = 20_000 if absent == "class" and 0 in one else 0
-    found = EvidenceModel.of(own, counts, CountNoise(0.5, 2.0), sets=sets, absent=absent)
-    table = found.by_class[1, 1, 0]
+    found = EvidenceModel.of(own, counts, CountNoise(0.5, 2.0), sets=sets, absent=absent, n_kinds=2)
+    table = by_kind(found)[1, 1, 0]
     told = {one for kind in found.kinds for one in kind}
-    assert told == {one for kind in kinds(sets, absent) for one in kind}
+    assert told == {one for kind in judged_kinds(sets, absent, 2) for one in kind}
     assert table[0] == -np.inf
     assert (np.isfinite(table) <= [one in told for one in range(4)]).all()
     assert table[2] > 0
     if sets == "fine":
         assert found.kinds[0] == (2,)  # the most telling one is asked about first
         assert table[2] > table[1]
-    silent = np.delete(found.by_class.reshape(12, 4), (1 * 2 + 1) * 3, axis=0)
+    silent = np.delete(by_kind(found).reshape(12, 4), (1 * 2 + 1) * 3, axis=0)
     assert np.all(silent == -np.inf)
 
 
@@ -110,7 +115,12 @@ def test_counts_of_another_shape_are_refused():
     own, *_ = informative()
     with pytest.raises(DataError):
         EvidenceModel.of(
-            own, np.zeros((N_CELLS, 1), np.int64), CountNoise(None), sets="fine", absent="class"
+            own,
+            np.zeros((n_cells(2), 1), np.int64),
+            CountNoise(None),
+            sets="fine",
+            absent="class",
+            n_kinds=2,
         )
 
 
@@ -168,18 +178,20 @@ def test_an_account_that_was_hit_before_is_evidence_without_any_bank():
 def test_an_order_of_kinds_that_was_settled_before_stays():
     """Answers are kept by it; what is most telling may change with the last digits."""
     own, hit, _ = informative()
-    counts = np.zeros((N_CELLS, 3), np.int64)
+    counts = np.zeros((n_cells(2), 3), np.int64)
     counts[hit] = 40, 8, 20
 
     def model(order=None):
         noise = CountNoise(0.5, 2.0)
-        return EvidenceModel.of(own, counts, noise, sets="fine", absent="class", order=order)
+        return EvidenceModel.of(
+            own, counts, noise, sets="fine", absent="class", n_kinds=2, order=order
+        )
 
     usual = model()
     turned = model(usual.order[::-1])
     assert turned.kinds == usual.kinds[::-1]
     assert np.array_equal(turned.log_odds, usual.log_odds[..., ::-1])
-    assert np.array_equal(turned.by_class, usual.by_class)
+    assert np.array_equal(by_kind(turned), by_kind(usual))
     for damaged in ((0, 1), (0, 1, 1), (0, 1, 3)):
         with pytest.raises(DataError, match="order of the kinds is damaged"):
             model(damaged)

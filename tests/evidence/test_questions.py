@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit.evidence_cases import classes, model, rows
+from tests.kit.evidence_cases import by_kind, classes, model, rows
 
 from pv4fad.errors import DataError, OrderError, ProtocolError
 from pv4fad.evidence.questions import Questions, answers_of, nothing_known
@@ -47,7 +47,7 @@ def test_the_outcome_is_that_of_somebody_who_sees_all_classes(seed, share):
     own, threshold = own_hazard(one, payments), one.threshold(share)
     first = payments.is_first.astype(int)
     adds = [
-        np.log1p(np.exp(one.by_class))[side, first, payments.stratum[:, side], truth[account]]
+        np.log1p(np.exp(by_kind(one)))[side, first, payments.stratum[:, side], truth[account]]
         for side, account in enumerate(payments.account.T)
     ]
     raises = [

@@ -49,6 +49,14 @@ def rows(seed, n=300, n_accounts=80):
     )
 
 
+def by_kind(one):
+    """(side, first, stratum, kind of record): the log-odds of a model; -∞ for ordinary ones."""
+    table = np.full((*one.log_odds.shape[:3], 4), -np.inf)
+    for number, kinds in enumerate(one.kinds):
+        table[..., list(kinds)] = one.log_odds[..., number, np.newaxis]
+    return table
+
+
 def classes(seed, n_accounts=80):
     """Half of the accounts are ordinary."""
     return np.random.default_rng(seed).choice(4, n_accounts, p=(0.5, 0.2, 0.2, 0.1))

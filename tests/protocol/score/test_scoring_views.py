@@ -28,7 +28,6 @@ from tests.kit.world import World, scoring_input
 import pv4fad.he.sanitise
 import pv4fad.protocol.score.bank
 import pv4fad.protocol.score.steps
-from pv4fad.forest.tree import Side
 from pv4fad.forest.votes import reached_groups
 from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
@@ -51,7 +50,7 @@ def few(world: World) -> slice:
     for start in range(60):
         part = rows_of(case, slice(start, start + 4))
         most = np.unique(part.accounts.key_of, return_counts=True)[1].max()
-        asked = [(reached_groups(case.forest, part.codes, side) >= 0).any() for side in Side]
+        asked = [(reached_groups(case.forest, part.codes, side) >= 0).any() for side in range(2)]
         if most <= LAYERS and all(asked):
             return slice(start, start + 4)
     raise AssertionError("no such transactions")

@@ -17,12 +17,14 @@ __all__ = ["Detector", "Schema", "errors", "load", "payments", "simulate"]
 if TYPE_CHECKING:
     from pv4fad import errors, payments
     from pv4fad.api.detector import Detector, load
+    from pv4fad.api.federation import connect as connect
     from pv4fad.api.federation import simulate
     from pv4fad.schema import Schema
 
 _HOME = {
     "Detector": "pv4fad.api.detector",
     "Schema": "pv4fad.schema",
+    "connect": "pv4fad.api.federation",
     "errors": "pv4fad.errors",
     "load": "pv4fad.api.detector",
     "payments": "pv4fad.payments",

@@ -134,13 +134,13 @@ class RecordSchema(ValidatedModel):
 class Schema(ValidatedModel):
     """Of the data of all parties.
 
-    >>> claims = pv4fad.Schema(
+    >>> schema = pv4fad.Schema(
     ...     name="claims",
     ...     rows={"id": "ClaimId", "time": "Submitted", "label": "Fraud", "numbers": ["Amount"]},
     ...     sides={"patient": {"holder": "Hospital", "id": "PatientId"}},
     ...     record={"id": "Person", "classes": ["ordinary", "watch", "blocked"]},
     ... )
-    >>> claims.side_names
+    >>> schema.side_names
     ('patient',)
     """
 

@@ -151,9 +151,13 @@ class Detector:
             raise ParameterError(
                 "federation: give what pv4fad.simulate returns, as in fit(rows, federation)"
             )
-        settings = self._settings()
-        checked = federation.read_rows(rows, labels_required=True)
-        self._take(federation.train(checked, settings), checked, federation)
+        try:
+            settings = self._settings()
+            checked = federation.read_rows(rows, labels_required=True)
+            run = federation.train(checked, settings)
+        except ParameterError as error:  # the words of the command line
+            raise ParameterError(str(error).replace("honest_banks", "honest_holders")) from None
+        self._take(run, checked, federation)
         return self
 
     def detect(self, rows: Source, *, alert_share: float | None = None) -> pl.DataFrame:
@@ -237,11 +241,7 @@ class Detector:
             given["epsilon"] = str(self.epsilon)
         if "honest_holders" in given:
             given["honest_banks"] = given.pop("honest_holders")
-        try:
-            return TrainingSettings(**given)
-        except ParameterError as error:
-            text = str(error).replace("honest_banks", "honest_holders")
-            raise ParameterError(text) from None
+        return TrainingSettings(**given)
 
     def _take(self, run: RunDocument, history: pl.DataFrame, federation: Federation) -> None:
         self.run_, self.federation_, self._history = run, federation, history

@@ -27,7 +27,7 @@ from pv4fad.api.arguments import (
     given_schema,
     given_table,
 )
-from pv4fad.errors import BudgetError, StoreError
+from pv4fad.errors import BudgetError, ParameterError, StoreError
 from pv4fad.lead import refresh as refreshing
 from pv4fad.lead import score as scoring
 from pv4fad.lead import simulate as parties
@@ -94,6 +94,15 @@ def simulate(
     for holder, epsilon in limits.items():
         federation._set_limit(holder, epsilon)
     return federation
+
+
+def connect(folder: Path | str) -> Federation:
+    """Not offered yet: over Flower, the aggregator starts the jobs of a deployed federation."""
+    raise ParameterError(
+        f"connect({str(folder)!r}): the jobs of a deployed federation are started at its aggregator"
+        " (pv4fad federation start), with the files that the payment network's party.toml names; a"
+        " Python process cannot lead them over Flower"
+    )
 
 
 class Federation:

@@ -228,13 +228,5 @@ def test_examples_in_the_docs_print_what_they_show(page):
     assert doctest.testfile(str(page), module_relative=False).failed == 0
 
 
-def test_the_readme_shows_lines_of_the_quick_start_that_the_tests_run():
-    block = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-    shown = block.findall((ROOT / "README.md").read_text())
-    run = block.findall((ROOT / "docs" / "use" / "quickstart.md").read_text())
-    assert len(shown) == 1
-    assert set(shown[0].splitlines()) <= set(run[0].splitlines())
-
-
 def test_the_protocol_page_has_examples():
     assert doctest.testfile(str(PROTOCOL), module_relative=False).attempted >= 4

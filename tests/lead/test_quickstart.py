@@ -44,7 +44,7 @@ def test_the_ten_lines_are_the_same_on_all_pages():
 
 
 def test_the_frames_are_untyped(after):
-    assert after.banks["bank01"].schema["Flags"] == pl.String
+    assert after.banks["bank01"].schema["Flags"] == pl.Int64
     assert after.banks["bank01"].schema["Account"] == pl.String
     assert "Label" not in after.new.columns
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 import pytest
 import typer.main
-from tests.kit.kinds import kinds_in_code
 
 from pv4fad.cli.main import app
 from pv4fad.protocol.order import ROWS
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
+from tests.kit.kinds import kinds_in_code
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -226,14 +226,6 @@ def test_words_that_the_glossary_rules_out_do_not_occur(page):
 @_IN_DOCS
 def test_examples_in_the_docs_print_what_they_show(page):
     assert doctest.testfile(str(page), module_relative=False).failed == 0
-
-
-def test_the_readme_shows_lines_of_the_quick_start_that_the_tests_run():
-    block = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-    shown = block.findall((ROOT / "README.md").read_text())
-    run = block.findall((ROOT / "docs" / "use" / "quickstart.md").read_text())
-    assert len(shown) == 1
-    assert set(shown[0].splitlines()) <= set(run[0].splitlines())
 
 
 def test_the_protocol_page_has_examples():

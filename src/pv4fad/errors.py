@@ -4,6 +4,7 @@
     ├── UserError            something the person at the keyboard can mend (exit code 2)
     │   ├── DataError        a file or table is not what it should be
     │   ├── ParameterError   a parameter is out of range, or the parameters do not fit together
+    │   ├── NotFittedError   a detector is used before it was trained
     │   ├── BudgetError      a bank's privacy budget or query limit would be exceeded
     │   └── StoreError       a party's folder is damaged, locked or of another version
     ├── ProtocolError        a message that must not be acted upon
@@ -14,6 +15,12 @@
     └── WorkerError          a worker process died or failed
 
 Messages name what is wrong and what to do.  They never carry a secret value.
+
+>>> try:
+...     pv4fad.Detector(epsilon=1).detect(new_claims)
+... except pv4fad.errors.UserError as error:
+...     print(error)
+this Detector is not fitted yet: call fit(rows, federation)
 """
 
 
@@ -31,6 +38,10 @@ class DataError(UserError):
 
 class ParameterError(UserError):
     """A parameter is out of range, or the parameters do not fit together."""
+
+
+class NotFittedError(UserError, AttributeError):
+    """A detector is used before it was trained."""
 
 
 class BudgetError(UserError):

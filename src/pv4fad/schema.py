@@ -132,7 +132,17 @@ class RecordSchema(ValidatedModel):
 
 
 class Schema(ValidatedModel):
-    """Of the data of all parties."""
+    """Of the data of all parties.
+
+    >>> schema = pv4fad.Schema(
+    ...     name="claims",
+    ...     rows={"id": "ClaimId", "time": "Submitted", "label": "Fraud", "numbers": ["Amount"]},
+    ...     sides={"patient": {"holder": "Hospital", "id": "PatientId"}},
+    ...     record={"id": "Person", "classes": ["ordinary", "watch", "blocked"]},
+    ... )
+    >>> schema.side_names
+    ('patient',)
+    """
 
     name: Name
     rows: RowsSchema

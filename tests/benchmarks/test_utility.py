@@ -6,19 +6,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from pv4fad import Detector, simulate
 from pv4fad.cli.main import app
 from pv4fad.errors import DataError
 from pv4fad.evaluation.measures import average_precision
 from pv4fad.evidence.classes import ORDINARY
-from pv4fad.lead.in_memory import train
-from pv4fad.lead.score import How
-from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.generate import Difficulty, Settings, generate_tables
-from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad_bench import utility
 from pv4fad_bench.clear_run import ABSENT, ClearRun, Release
-from pv4fad_bench.prepared import Setting, prepare, prepared, read, records_of
+from pv4fad_bench.prepared import Setting, prepare, prepared, read
 from pv4fad_bench.utility import (
     Measured,
     Row,
@@ -55,10 +52,11 @@ def run(data):
 
 def test_scores_in_the_clear_are_those_of_a_private_run(run):
     tables = many_anomalies()
-    settings = TrainingSettings(epsilon="none", seed=SEED, alert_share=0.05)
-    records = records_of(tables.accounts)
-    with train(SCHEMA, tables.train.transactions, records, settings) as model:
-        private = model.score(tables.test.transactions, How(0.05)).table
+    with simulate(tables.accounts) as federation:
+        detector = Detector(epsilon="none", seed=SEED, alert_share=0.05)
+        private = detector.fit(tables.train.transactions, federation).predict(
+            tables.test.transactions
+        )
     found = run.decide(run.model(run.kinds, NO_NOISE), run.new_kinds, 0.05)
     assert np.allclose(private["Score"].to_numpy(), found.score, rtol=1e-6)
     assert np.array_equal(private["Level"].to_numpy(), found.level)

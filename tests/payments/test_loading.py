@@ -10,6 +10,7 @@ from tests.kit.small_tables import accounts, transactions, write_small_challenge
 
 from pv4fad.errors import DataError
 from pv4fad.payments.challenge import write_table
+from pv4fad.payments.kinds import ACCOUNT
 from pv4fad.payments.loading import (
     load_account_classes,
     load_accounts,
@@ -251,7 +252,7 @@ def test_column_stored_as_a_wrong_type_is_refused(tmp_path: Path) -> None:
     frame = transactions().with_columns(OrderingAccount=pl.lit(1), Timestamp=pl.lit(1.5))
     assert _refusal(lambda: _load_transactions(path, frame)) == [
         f"{path}: column Timestamp: stored as Float64, not as date and time (YYYY-MM-DD hh:mm:ss)",
-        f"{path}: column OrderingAccount: stored as Int32, not as account id",
+        f"{path}: column OrderingAccount: stored as Int32, not as {ACCOUNT.name}",
     ]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -35,11 +36,11 @@ class SplitData:
     """Of each holder: Holder, Id, Class."""
 
 
-def load_rows(schema: Schema, path: Path, *, labels_required: bool) -> pl.DataFrame:
-    """The lead's rows."""
+def load_rows(schema: Schema, source: Any, *, labels_required: bool) -> pl.DataFrame:
+    """The lead's rows, from a file (a Path) or a frame."""
     if schema.format == "payments":
-        return load_transactions(path, labels_required=labels_required).frame
-    return read_rows(schema, path, labels_required=labels_required).frame
+        return load_transactions(source, labels_required=labels_required).frame
+    return read_rows(schema, source, labels_required=labels_required).frame
 
 
 def load_holder(schema: Schema, path: Path, holder: str) -> pl.DataFrame:
@@ -55,11 +56,12 @@ def load_holder(schema: Schema, path: Path, holder: str) -> pl.DataFrame:
 
 
 def classified(
-    schema: Schema, source: Path | pl.DataFrame, holder: str, rules: Rules | None = None
+    schema: Schema, source: Any, holder: str, rules: Rules | None = None
 ) -> pl.DataFrame:
-    """Records with the class that the rules give them: the holder's, else those of the schema."""
+    """Records, from a file (a Path) or a frame, with the class that the rules give them: the
+    holder's, else those of the schema."""
     if schema.format == "payments":
-        return load_account_classes(source, schema, rules)
+        return load_account_classes(source, schema, rules, name=f"the records of {holder}")
     return read_records(schema, source, holder=holder, rules=rules).frame
 
 

@@ -24,7 +24,11 @@ def _settlement_date(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     return pl.concat_str(pl.lit("20"), digits).str.to_date("%Y%m%d", strict=False)
 
 
-ACCOUNT = Kind("account id", pl.String(), clean=canonical_account_expr)
+ACCOUNT = Kind(
+    "account id (text: numbers lose leading zeros; give the path of the file, or read it as text)",
+    pl.String(),
+    clean=canonical_account_expr,
+)
 BIC = Kind("BIC", pl.Categorical(), _bic, "an invalid BIC")
 CURRENCY = Kind(
     "three-letter currency code", pl.Categorical(), _currency, "no three-letter currency code"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -58,10 +59,11 @@ class PartitionTables:
 
 
 def load_transactions(
-    path: Path, *, labels_required: bool, on_bad_rows: OnBadRows = "raise"
+    source: Any, *, labels_required: bool, on_bad_rows: OnBadRows = "raise"
 ) -> TransactionTable:
-    """Load the payment network's file, .csv or .parquet."""
-    sheet = read_sheet(path, TRANSACTION_COLUMNS, () if labels_required else (LABEL,))
+    """Load the payment network's table: a .csv or .parquet file (a Path), or a frame."""
+    optional = () if labels_required else (LABEL,)
+    sheet = read_sheet(source, TRANSACTION_COLUMNS, optional, name="the rows")
     # Among the good rows only: a bad row must not make a good one with its id a repetition.
     ids = sheet.rows.select(pl.when(~sheet.bad_rows()).then("MessageId")).to_series()
     repeated = ids.is_not_null() & ~ids.is_first_distinct()
@@ -70,17 +72,18 @@ def load_transactions(
 
 
 def load_accounts(
-    source: Path | pl.DataFrame,
+    source: Any,
     *,
     on_bad_rows: OnBadRows = "raise",
     further_columns: Sequence[str] = (),
+    name: str = "the accounts",
 ) -> AccountTable:
-    """Load a bank's file, .csv or .parquet, or frame; listed twice with one flag, an account counts
-    once.
+    """Load a bank's table: a .csv or .parquet file (a Path), or a frame, which errors call `name`.
 
-    `further_columns`: columns of the bank's own, for its rules; as they are stored.
+    Listed twice with one flag, an account counts once.  `further_columns`: columns of the bank's
+    own, for its rules; as they are stored.
     """
-    sheet = read_sheet(source, ACCOUNT_COLUMNS, further=further_columns, name="the accounts")
+    sheet = read_sheet(source, ACCOUNT_COLUMNS, further=further_columns, name=name)
     flag = pl.col("Flags").to_physical()
     conflicting = (
         sheet.rows.with_columns(Flags=pl.when(~sheet.bad_rows()).then("Flags"))
@@ -91,10 +94,10 @@ def load_accounts(
     sheet = sheet.with_check(
         Check("Flags", "a duplicate account with conflicting flags"), conflicting
     )
-    for name in further_columns:
-        differs = pl.col(name).n_unique().over(ACCOUNT_KEY) > 1
+    for column in further_columns:
+        differs = pl.col(column).n_unique().over(ACCOUNT_KEY) > 1
         sheet = sheet.with_check(
-            Check(name, "a duplicate account with conflicting values"),
+            Check(column, "a duplicate account with conflicting values"),
             sheet.rows.select(differs).to_series(),
         )
     listed, report = sheet.settle(on_bad_rows)
@@ -103,7 +106,7 @@ def load_accounts(
 
 
 def load_account_classes(
-    source: Path | pl.DataFrame, schema: Schema, rules: Rules | None = None
+    source: Any, schema: Schema, rules: Rules | None = None, *, name: str = "the accounts"
 ) -> pl.DataFrame:
     """A bank's accounts with the class that its rules, or those of the schema, give them.
 
@@ -113,13 +116,11 @@ def load_account_classes(
     chosen.check_classes(schema.record.classes)
     named = {column.name for column in ACCOUNT_COLUMNS}
     own = [name for name in chosen.columns if name not in named]
-    frame = load_accounts(source, further_columns=own).frame
+    frame = load_accounts(source, further_columns=own, name=name).frame
     try:
         classes = chosen.classes_of(frame, schema.record.classes)
     except DataError as error:
-        raise DataError(
-            f"{source if isinstance(source, Path) else 'the accounts'}: {error}"
-        ) from None
+        raise DataError(f"{source if isinstance(source, Path) else name}: {error}") from None
     return frame.select(Holder=pl.col("Bank").cast(pl.String), Id="Account", Class=classes)
 
 

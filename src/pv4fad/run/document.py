@@ -51,6 +51,9 @@ class Privacy(ValidatedModel):
     claim: str
     outside_the_claim: str
 
+    def __str__(self) -> str:
+        return f"ε = {self.epsilon}. {self.claim}\n{self.outside_the_claim}"
+
 
 class CircuitSummary(ValidatedModel):
     """The static bound of one circuit of ciphertexts."""

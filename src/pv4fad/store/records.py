@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from pv4fad.errors import StoreError
-from pv4fad.store.store import Store, Transaction
+from pv4fad.store.store import REPLY_PREFIX, Store, Transaction
 
 Place = str | int
 _LENGTH = struct.Struct("<Q")
@@ -136,6 +136,13 @@ class Records:
 def run_ids(store: Store) -> list[str]:
     """The runs that a party has records of."""
     return sorted({name.split("/")[1] for name in store.keys("run/")})
+
+
+def copy_run(source: Store, target: Store, run_id: str) -> None:
+    """What a party keeps about one run and about none, into an empty store."""
+    others = [other for other in run_ids(source) if other != run_id]
+    left_out = tuple(f"{kind}{other}/" for other in others for kind in ("run/", REPLY_PREFIX))
+    source.copy_to(target, lambda name: name.startswith(left_out))
 
 
 def stored(store: Store, run_id: str, kind: type[R], *place: Place, epoch: int = 0) -> R:

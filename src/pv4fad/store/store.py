@@ -28,8 +28,8 @@ from typing import Self
 from pv4fad.errors import OrderError, StoreError
 
 PERMANENT_PREFIX = "permanent/"
-_REPLY_PREFIX = "reply/"
-_REPLY_COUNTER = _REPLY_PREFIX + "|recorded"
+REPLY_PREFIX = "reply/"
+_REPLY_COUNTER = REPLY_PREFIX + "|recorded"
 _NAME = re.compile(r"[ -~]{1,1024}")  # printable ASCII
 
 
@@ -91,8 +91,8 @@ class Transaction:
         """Forget the messages whose id starts with `prefix`, "run-1/" for those of a run; of these
         only the ids for which `which` holds."""
         store = self._open_store()
-        for key in store.keys(_REPLY_PREFIX + prefix):
-            if which(key.removeprefix(_REPLY_PREFIX).partition("|")[0]):
+        for key in store.keys(REPLY_PREFIX + prefix):
+            if which(key.removeprefix(REPLY_PREFIX).partition("|")[0]):
                 store._erase(key)
 
     def _open_store(self) -> Store:
@@ -142,13 +142,21 @@ class Store(ABC):
         """What to send again after a crash: all replies that have not been acknowledged, in the
         order in which they were recorded."""
         waiting = []
-        for key in self.keys(_REPLY_PREFIX):
+        for key in self.keys(REPLY_PREFIX):
             if "|" not in key:
                 entry = json.loads(self.get(key) or b"")
                 if entry["replies"] is not None:
-                    message_id = key.removeprefix(_REPLY_PREFIX)
+                    message_id = key.removeprefix(REPLY_PREFIX)
                     waiting.append((entry["number"], message_id, entry["replies"]))
         return [reply for _, name, n in sorted(waiting) for reply in self._replies(name, n)]
+
+    def copy_to(self, target: Store, leave_out: Callable[[str], bool]) -> None:
+        """Into an empty store: all records, and the journal of replies, but for some names."""
+        with target.transaction():
+            for key in self.keys():
+                value = None if leave_out(key) else self._read(key)
+                if value is not None:
+                    target._write(key, value)
 
     def _replies(self, message_id: str, n_replies: int) -> list[bytes]:
         replies = [self.get(_reply_part(message_id, index)) for index in range(n_replies)]
@@ -249,16 +257,16 @@ def _check_name(key: str) -> None:
 
 def _check_own_name(key: str) -> None:
     _check_name(key)
-    if key.startswith(_REPLY_PREFIX):
-        raise StoreError(f"names that start with {_REPLY_PREFIX} belong to the reply journal")
+    if key.startswith(REPLY_PREFIX):
+        raise StoreError(f"names that start with {REPLY_PREFIX} belong to the reply journal")
 
 
 def _reply_head(message_id: str) -> str:
     # "|" separates the parts; an id with one could be taken for the part of another reply.
     if "|" in message_id:
         raise StoreError("a message id must not contain |")
-    return f"{_REPLY_PREFIX}{message_id}"
+    return f"{REPLY_PREFIX}{message_id}"
 
 
 def _reply_part(message_id: str, index: int | str = "") -> str:
-    return f"{_REPLY_PREFIX}{message_id}|{index}"
+    return f"{REPLY_PREFIX}{message_id}|{index}"

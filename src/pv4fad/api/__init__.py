@@ -1,0 +1,1 @@
+"""What `import pv4fad` offers; the same steps as on the command line (`lead`), with data frames."""

@@ -16,6 +16,8 @@ import polars as pl
 
 from pv4fad.errors import DataError
 from pv4fad.payments.challenge import read_partition
+from pv4fad.payments.iso20022.labels import labels_beside, labels_name, with_labels
+from pv4fad.payments.iso20022.messages import is_messages, read_messages
 from pv4fad.payments.parsing import Check
 from pv4fad.payments.schema import ACCOUNT_COLUMNS, LABEL, TRANSACTION_COLUMNS
 from pv4fad.payments.sheet import OnBadRows, read_sheet
@@ -56,10 +58,30 @@ class PartitionTables:
 
 
 def load_transactions(
-    path: Path, *, labels_required: bool, on_bad_rows: OnBadRows = "raise"
+    path: Path,
+    *,
+    labels_required: bool,
+    on_bad_rows: OnBadRows = "raise",
+    labels: Path | None = None,
+    after_rows: Callable[[int], object] = lambda _: None,
 ) -> TransactionTable:
-    """Load the payment network's file, .csv or .parquet."""
-    sheet = read_sheet(path, TRANSACTION_COLUMNS, () if labels_required else (LABEL,))
+    """Load the payment network's file, .csv or .parquet; or pacs.008, .xml, .xml.gz or a folder.
+
+    `labels`: the file with the labels of a table that has none; for messages the one beside them.
+    """
+    if is_messages(path):
+        sheet = read_messages(path, after_rows=after_rows)
+        labels = labels or labels_beside(path)
+        if labels is None and labels_required:
+            raise DataError(
+                f"{path}: messages carry no labels; put them beside it, into {labels_name(path)}"
+                f" with the columns MessageId or UETR, and {LABEL}"
+            )
+    else:
+        optional = () if labels_required and labels is None else (LABEL,)
+        sheet = read_sheet(path, TRANSACTION_COLUMNS, optional)
+    if labels is not None:
+        sheet = with_labels(sheet, labels)
     # Among the good rows only: a bad row must not make a good one with its id a repetition.
     ids = sheet.rows.select(pl.when(~sheet.bad_rows()).then("MessageId")).to_series()
     repeated = ids.is_not_null() & ~ids.is_first_distinct()

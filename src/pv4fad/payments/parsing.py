@@ -105,19 +105,33 @@ def _timestamp(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     if isinstance(stored, pl.Datetime):
         in_utc = cell.dt.convert_time_zone("UTC") if stored.time_zone else cell
         return in_utc.dt.replace_time_zone(None)
-    # ISO 8601 puts a T where the challenge puts a space.
-    moment = cell.str.replace("T", " ", literal=True).str.to_datetime(
-        "%Y-%m-%d %H:%M:%S", time_unit="us", strict=False
+    # ISO 8601 puts a T where the challenge puts a space; a fraction and an offset may follow.
+    parts = cell.str.extract_groups(
+        r"^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:(Z)|([+-])(\d\d):(\d\d))?$"
     )
-    return pl.when(moment.dt.year().is_between(*_PLAUSIBLE_YEARS)).then(moment)
+    local = pl.concat_str(parts.struct.field("1"), parts.struct.field("2"), separator=" ")
+    moment = local.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False)
+    hours, minutes = (parts.struct.field(n).cast(pl.Int64) for n in ("5", "6"))
+    offset = pl.duration(hours=hours, minutes=minutes)
+    in_utc = (
+        pl.when(parts.struct.field("4") == "+")
+        .then(moment - offset)
+        .when(parts.struct.field("4") == "-")
+        .then(moment + offset)
+        .otherwise(moment)
+    )
+    return pl.when(in_utc.dt.year().is_between(*_PLAUSIBLE_YEARS)).then(in_utc)
 
 
 def _settlement_date(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     if isinstance(stored, pl.Date):
         return cell
     # A number has lost its leading zeros: 50105 is 2005-01-05.
-    digits = cell.cast(pl.String).str.zfill(6)
-    return pl.concat_str(pl.lit("20"), digits).str.to_date("%Y%m%d", strict=False)
+    text = cell.cast(pl.String)
+    short = pl.concat_str(pl.lit("20"), text.str.zfill(6)).str.to_date("%Y%m%d", strict=False)
+    # ISO 8601, of the same years.
+    iso = text.str.extract(r"^(20\d\d-\d\d-\d\d)(?:Z|[+-]\d\d:\d\d)?$")
+    return pl.coalesce(short, iso.str.to_date("%Y-%m-%d", strict=False))
 
 
 def _amount(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
@@ -156,7 +170,7 @@ _RULES: dict[Kind, _Rule] = {
     ),
     Kind.SETTLEMENT_DATE: _Rule(
         _settlement_date,
-        "an unparsable date (expected YYMMDD)",
+        "an unparsable date (expected YYMMDD or YYYY-MM-DD)",
         lambda stored: isinstance(stored, pl.Date) or stored.is_integer(),
     ),
     Kind.AMOUNT: _Rule(_amount, "no number", lambda stored: stored.is_numeric()),

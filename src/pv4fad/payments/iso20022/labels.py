@@ -35,12 +35,17 @@ def labels_name(path: Path) -> str:
     return _names(path)[0]
 
 
-def _names(path: Path) -> list[str]:
+def plain_name(path: Path) -> str:
+    """The name without .xml, .xml.gz, .csv or .parquet."""
     name = path.name
     for ending in (".gz", ".xml", ".csv", ".parquet"):
         if name.lower().endswith(ending):
             name = name[: -len(ending)]
-    return [name + ending for ending in _ENDINGS]
+    return name
+
+
+def _names(path: Path) -> list[str]:
+    return [plain_name(path) + ending for ending in _ENDINGS]
 
 
 def with_labels(sheet: Sheet, file: Path) -> Sheet:

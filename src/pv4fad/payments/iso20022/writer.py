@@ -44,23 +44,44 @@ def write_messages(
     Returns a line for everything that the file does not hold as it was.
     """
     _require_xml_text(transactions)
-    # The agents of debtor and creditor are where their accounts are.
-    banks = route(transactions)
-    n_rows = transactions.height
+    _write_file(path, route(transactions), after_rows)
+    return _notes(transactions)
+
+
+def write_folder(
+    folder: Path,
+    transactions: pl.DataFrame,
+    *,
+    per_file: int,
+    compress: bool,
+    after_rows: Callable[[int], object] = lambda _: None,
+) -> list[str]:
+    """As `write_messages`, to files of so many transactions in a new folder."""
+    _require_xml_text(transactions)
+    folder.mkdir()
+    ending = ".xml.gz" if compress else ".xml"
+    routed = route(transactions)
+    for number, first in enumerate(range(0, routed.height, per_file), start=1):
+        part = routed.slice(first, per_file)
+        _write_file(folder / f"{number:06d}{ending}", part, after_rows)
+    return _notes(transactions)
+
+
+def _write_file(path: Path, routed: pl.DataFrame, after_rows: Callable[[int], object]) -> None:
+    """`routed`: debtor and creditor have their agents where their accounts are."""
+    several = routed.height > 1
     with whole_file(path) as file, _compressed(path, file) as target:
         target.write(b'<?xml version="1.0" encoding="UTF-8"?>\n')
-        target.write(b"<Messages>\n" if n_rows > 1 else b"")
-        for first in range(0, n_rows, _ROWS_AT_ONCE):
-            part = banks.slice(first, _ROWS_AT_ONCE)
-            part = part.with_columns(
+        target.write(b"<Messages>\n" * several)
+        for part in routed.iter_slices(_ROWS_AT_ONCE):
+            ibans = [
                 is_iban(part[name]).alias(_is_iban_name(name))
                 for name in ("OrderingAccount", "BeneficiaryAccount")
-            )
-            messages = part.select(_message()).to_series()
+            ]
+            messages = part.with_columns(ibans).select(_message()).to_series()
             target.write(messages.str.join("\n").item().encode() + b"\n")
             after_rows(part.height)
-        target.write(b"</Messages>\n" if n_rows > 1 else b"")
-    return _notes(path, transactions)
+        target.write(b"</Messages>\n" * several)
 
 
 def _compressed(path: Path, file: IO[bytes]) -> gzip.GzipFile | nullcontext[IO[bytes]]:
@@ -78,17 +99,17 @@ def _require_xml_text(transactions: pl.DataFrame) -> None:
                 raise DataError(f"column {name}: a control character, which XML cannot hold")
 
 
-def _notes(path: Path, transactions: pl.DataFrame) -> list[str]:
+def _notes(transactions: pl.DataFrame) -> list[str]:
     notes = []
     for name in ("SettlementAmount", "InstructedAmount"):
         written = transactions.select(_amount(name).cast(pl.Float64)).to_series()
         if n := int((written != transactions[name]).sum()):
-            notes.append(f"{path}: column {name}: {n:,} amounts rounded to 5 decimal places")
+            notes.append(f"column {name}: {n:,} amounts rounded to 5 decimal places")
     for name, longest in _LONGEST.items():
         lengths = transactions[name].cast(pl.String).str.len_chars()
         if n := int((lengths > longest).sum()):
             notes.append(
-                f"{path}: column {name}: {n:,} texts are longer than the {longest} characters that"
+                f"column {name}: {n:,} texts are longer than the {longest} characters that"
                 " pacs.008 allows, and were written in full"
             )
     return notes

@@ -97,8 +97,9 @@ class _Reader:
         try:
             self._parser.Parse(data, final)
         except expat.ExpatError as error:
-            reason = expat.ErrorString(error.code)
-            self._refuse(f"not well-formed XML ({reason} in line {error.lineno})")
+            reason = f"{expat.ErrorString(error.code)} in line {error.lineno}"
+            ends = "the file ends inside of an element: " if final else ""
+            self._refuse(f"not well-formed XML ({ends}{reason})")
 
     def _refuse(self, what: str) -> NoReturn:
         raise DataError(f"{self._path}: {what}")

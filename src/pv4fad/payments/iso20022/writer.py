@@ -169,8 +169,14 @@ def _amount(column: str) -> pl.Expr:
     """Digits, without an exponent; the shortest that give the same number, if pacs.008 has them."""
     amount = pl.col(column)
     shortest = amount.cast(pl.String)
-    rounded = amount.cast(pl.Decimal(38, 5)).cast(pl.String)
-    return pl.when(shortest.str.contains(r"^\d+(\.\d{1,5})?$")).then(shortest).otherwise(rounded)
+    is_whole = (amount == amount.floor()) & (amount < 2.0**63)
+    return (
+        pl.when(shortest.str.contains(r"^\d+(\.\d{1,5})?$"))
+        .then(shortest)
+        .when(is_whole)
+        .then(amount.cast(pl.Int64, strict=False).cast(pl.String))
+        .otherwise(amount.cast(pl.Decimal(38, 5), strict=False).cast(pl.String))
+    )
 
 
 def _agent(tag: str, column: str) -> pl.Expr:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pv4fad_bench import dp_forest_command, table_command, utility_command
+from pv4fad_bench import dp_forest_command, iso20022_command, table_command, utility_command
 from pv4fad_bench.commands import app
 
 app.command("table")(table_command.table)
 app.command("scaling")(table_command.scaling)
 app.command("dp-forest")(dp_forest_command.command)
+app.command("iso20022")(iso20022_command.command)
 app.command("utility")(utility_command.command)
 
 __all__ = ["app"]

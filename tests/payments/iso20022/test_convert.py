@@ -53,7 +53,7 @@ text = st.text(st.characters(exclude_categories=["Cc", "Cs", "Cn"]), min_size=1)
 words = st.one_of(st.none(), text, text.map(lambda t: t + "\r\n\t&amp;<![CDATA[ ]]>"))
 places = st.one_of(
     words,
-    st.from_regex(r"(US|FR|C)/([0-9A-Z]{0,3}[ ,\t]{0,2}){0,4}", fullmatch=True),
+    st.from_regex(r"(US|FR|C)/((FR/)?[0-9A-Z]{0,3}[ ,\t]{0,2}){0,4}", fullmatch=True),
 )
 amounts = st.one_of(
     st.integers(0, 10**18).map(float),

@@ -172,6 +172,8 @@ FRANCE = "<Ctry>FR</Ctry>"
         (FRANCE + "<AdrLine>c/o B</AdrLine><AdrLine>Rue A</AdrLine><AdrLine>Paris</AdrLine>",
          "c/o B, Rue A", "FR/Paris"),
         ("<AdrLine>Rue A, Paris</AdrLine>", "Rue A, Paris", None),
+        (STREET + FRANCE + "<AdrLine>c/o B</AdrLine><AdrLine>Paris</AdrLine>", "Rue A 5, c/o B",
+         "FR/Paris"),
     ],
 )  # fmt: skip
 def test_structured_mixed_and_free_addresses_become_street_and_place(

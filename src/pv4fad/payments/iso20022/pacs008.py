@@ -169,17 +169,16 @@ def _party_columns(side: str, party: str) -> dict[str, pl.Expr]:
         .then(_joined(", ", town, _joined(" ", state, code)))
         .otherwise(_joined(" ", code, town))
     )
-    place = pl.coalesce(city, place_line)
-    says_country = place.str.starts_with(pl.concat_str(country, pl.lit("/")))
+    prefix = pl.concat_str(country, pl.lit("/"))
+    line = pl.when(~place_line.str.starts_with(prefix)).then(prefix + place_line)
+    place = pl.coalesce(prefix + city, city, line, place_line, prefix)
     return {
         f"{side}Account": pl.coalesce(f"{party}Acct/Id/IBAN", f"{party}Acct/Id/Othr/Id"),
         f"{side}Name": pl.col(f"{party}/Nm"),
-        f"{side}Street": pl.coalesce(
-            _joined(" ", street, number), other_lines.str.replace_all(r"\s*\n\s*", ", ")
+        f"{side}Street": _joined(
+            ", ", _joined(" ", street, number), other_lines.str.replace_all(r"\s*\n\s*", ", ")
         ),
-        f"{side}CountryCityZip": pl.when(country.is_null() | says_country)
-        .then(place)
-        .otherwise(pl.concat_str(country, pl.lit("/"), place.fill_null(""))),
+        f"{side}CountryCityZip": place,
     }
 
 
@@ -197,9 +196,6 @@ def _count(text: pl.DataFrame, counts: Counter[str]) -> None:
         bic = pl.col(f"{party}Agt/{_BIC}")
         invalid = canonical_bic8_expr(bic).is_null() & bic.is_not_null()
         counts["bic"] += int(text.select(invalid.sum()).item())
-    counts["uetr"] += int(
-        text.select(pl.col("PmtId/UETR").is_null() & pl.col("PmtId/TxId").is_not_null())
-        .to_series()
-        .sum()
-    )
+    only_tx_id = pl.col("PmtId/UETR").is_null() & pl.col("PmtId/TxId").is_not_null()
+    counts["uetr"] += int(text.select(only_tx_id.sum()).item())
     counts["instructed"] += text["InstdAmt"].null_count()

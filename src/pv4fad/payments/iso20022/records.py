@@ -1,4 +1,4 @@
-"""XML files as batches of records, in constant memory, whatever somebody has put into the file.
+"""XML files as batches of records, in constant memory, also of files that are made to do harm.
 
 A file holds one message, or an envelope with any number of them: every `Document` element of the
 wanted kind is read.  Of each record in it (a transaction) the wanted elements are kept as text, and

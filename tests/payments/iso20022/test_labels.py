@@ -1,5 +1,7 @@
 """Claims about labels of messages: a side file, and what rejections and recalls make of it."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 from tests.kit.iso_messages import MESSAGE, foreign_message
@@ -39,6 +41,15 @@ def refusal(path, text):
 def test_labels_by_message_belong_to_one_leg_and_by_uetr_to_all(payments):
     assert labels(payments, "MessageId,Label\nM-2,1\nM-1,0\nM-3,0\n") == [0, 1, 0]
     assert labels(payments, "Label,UETR\n1,u-1\n0,u-2\n") == [1, 1, 0]
+
+
+def test_the_present_folder_has_its_label_file_beside_it(payments, tmp_path, monkeypatch):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    payments.rename(folder / "a.xml")
+    (tmp_path / "folder.labels.csv").write_text("UETR,Label\nu-1,1\nu-2,0\n")
+    monkeypatch.chdir(folder)
+    assert load_transactions(Path(), labels_required=True).frame["Label"].to_list() == [1, 1, 0]
 
 
 def test_messages_without_a_label_file_are_refused_where_labels_are_needed(payments):

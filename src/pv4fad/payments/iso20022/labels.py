@@ -24,6 +24,7 @@ _ENDINGS = (".labels.csv", ".labels.parquet")
 
 def labels_beside(path: Path) -> Path | None:
     """The label file that belongs to PAYMENTS.xml or a folder PAYMENTS: PAYMENTS.labels.csv."""
+    path = _named(path)
     found = [file for file in map(path.with_name, _names(path)) if file.is_file()]
     if len(found) > 1:
         raise DataError(f"{found[0]} and {found[1]}: both hold labels; keep one of them")
@@ -37,11 +38,16 @@ def labels_name(path: Path) -> str:
 
 def plain_name(path: Path) -> str:
     """The name without .xml, .xml.gz, .csv or .parquet."""
-    name = path.name
+    name = _named(path).name
     for ending in (".gz", ".xml", ".csv", ".parquet"):
         if name.lower().endswith(ending):
             name = name[: -len(ending)]
     return name
+
+
+def _named(path: Path) -> Path:
+    """The path, with a name of its own: that of the folder which `.` or `..` stands for."""
+    return path.resolve() if path.name in ("", "..") else path
 
 
 def _names(path: Path) -> list[str]:

@@ -40,7 +40,8 @@ def message_files(path: Path) -> list[Path]:
         if not path.is_file():
             raise DataError(f"{path}: not found")
         return [path]
-    files = sorted(file for file in path.iterdir() if file.name.lower().endswith(ENDINGS))
+    found = (file for file in path.iterdir() if file.name.lower().endswith(ENDINGS))
+    files = sorted(file for file in found if file.is_file())
     if not files:
         raise DataError(f"{path}: the folder has no .xml or .xml.gz file")
     return files

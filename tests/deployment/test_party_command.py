@@ -19,6 +19,7 @@ from pv4fad.deployment.card import PartyCard, read_card
 from pv4fad.deployment.party_folder import PartyFolder, PartySettings
 from pv4fad.deployment.status import Journal
 from pv4fad.errors import DataError
+from pv4fad.payments.convert import Conversion, convert
 from pv4fad.protocol.identity import Identity
 
 
@@ -185,7 +186,8 @@ def unwrapped(text):
         (("--role", "aggregator", "--data", __file__), "the aggregator has no data"),
         (("--role", "aggregator", "--hub", "host:99999"), "write host:port"),
         (("--role", "payment-network", "--data", __file__), "test_party_command.py"),
-        (("--role", "payment-network", "--data", "."), "is a folder"),
+        (("--role", "payment-network", "--data", "."), "the folder has no .xml or .xml.gz file"),
+        (("--role", "bank", "--name", "b", "--data", ".", "--limit", "1"), "is a folder"),
         (("--role", "payment-network", "--data", "nowhere.csv"), "nowhere.csv does not exist"),
     ],
 )
@@ -292,3 +294,12 @@ def test_a_card_without_the_key_of_a_node_is_refused(parties):
     path.write_text(json.dumps(damaged))
     with pytest.raises(DataError, match="no valid node key"):
         read_card(path)
+
+
+def test_a_payment_network_may_have_its_payments_as_a_folder_of_messages(pv4fad, tmp_path):
+    scenario = write_data(tmp_path / "data", ["bank01"])
+    payments = tmp_path / "payments"
+    convert(transactions_of(scenario, "train"), payments, Conversion("pacs008"))
+    arguments = ("--role", "payment-network", "--data", payments, "--epsilon", "1.0")
+    code, output = pv4fad("party", "init", tmp_path / "s", *arguments)
+    assert code == 0, output

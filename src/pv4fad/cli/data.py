@@ -1,4 +1,4 @@
-"""`pv4fad data`: look at data before anything is done with it."""
+"""`pv4fad data`: look at data before anything is done with it, and turn it into other files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
+from pv4fad.cli import data_convert
 from pv4fad.cli.console import err, out, print_json, progress_bar
 from pv4fad.errors import DataError
 from pv4fad.payments.challenge import find_partitions, read_partition
@@ -21,7 +22,10 @@ from pv4fad.payments.schema import FLAG_MEANINGS, NO_FLAG
 from pv4fad.payments.summary import PartitionSummary, summarise
 from pv4fad.tables.sheet import OnBadRows
 
-app = typer.Typer(name="data", help="Look at data and check it.", no_args_is_help=True)
+app = typer.Typer(name="data", help="Check data, and convert it.", no_args_is_help=True)
+
+app.command("convert")(data_convert.convert_command)
+app.command("labels")(data_convert.labels_command)
 
 _N_INSTITUTIONS_SHOWN = 5
 

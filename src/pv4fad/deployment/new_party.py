@@ -157,7 +157,9 @@ def _require_consistent(new: NewParty) -> None:
             "--limit is missing: the ε that this bank allows in total, for example 3"
         )
     for file in (new.data, new.new_transactions, new.schema):
-        if file is not None and not file.is_file():
+        # A payment network's messages may be a folder.
+        may_be_folder = new.role == PAYMENT_NETWORK and file is not new.schema
+        if file is not None and not (file.is_file() or (may_be_folder and file.is_dir())):
             raise DataError(
                 f"{file} {'is a folder, not a file' if file.is_dir() else 'does not exist'}"
             )

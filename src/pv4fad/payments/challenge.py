@@ -2,7 +2,8 @@
 
     scenarios.txt                                    one scenario name per line
     <scenario>/{train,test}/partitions.json          {client id: {"data_path": file name}}
-    <scenario>/{train,test}/<client id>/<data_path>  that client's table, .csv or .parquet
+    <scenario>/{train,test}/<client id>/<data_path>  that client's table, .csv or .parquet;
+                                                     payments also as .xml, .xml.gz, a folder
     <scenario>/test/swift/predictions_format.csv     MessageId, Score: the form of predictions
 
 The payment network's client id is `swift`; every other client is a bank.  Commands accept the

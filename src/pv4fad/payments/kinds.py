@@ -20,8 +20,11 @@ def _settlement_date(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     if isinstance(stored, pl.Date):
         return cell
     # A number has lost its leading zeros: 50105 is 2005-01-05.
-    digits = cell.cast(pl.String).str.zfill(6)
-    return pl.concat_str(pl.lit("20"), digits).str.to_date("%Y%m%d", strict=False)
+    text = cell.cast(pl.String)
+    short = pl.concat_str(pl.lit("20"), text.str.zfill(6)).str.to_date("%Y%m%d", strict=False)
+    # ISO 8601, of the same years.
+    iso = text.str.extract(r"^(20\d\d-\d\d-\d\d)(?:Z|[+-]\d\d:\d\d)?$")
+    return pl.coalesce(short, iso.str.to_date("%Y-%m-%d", strict=False))
 
 
 ACCOUNT = Kind(
@@ -37,6 +40,6 @@ SETTLEMENT_DATE = Kind(
     "date (YYMMDD)",
     pl.Date(),
     _settlement_date,
-    "an unparsable date (expected YYMMDD)",
+    "an unparsable date (expected YYMMDD or YYYY-MM-DD)",
     lambda stored: isinstance(stored, pl.Date) or stored.is_integer(),
 )

@@ -17,6 +17,8 @@ import polars as pl
 
 from pv4fad.errors import DataError
 from pv4fad.payments.challenge import read_partition
+from pv4fad.payments.iso20022.labels import labels_beside, labels_name, with_labels
+from pv4fad.payments.iso20022.messages import is_messages, read_messages
 from pv4fad.payments.schema import ACCOUNT_COLUMNS, LABEL, TRANSACTION_COLUMNS
 from pv4fad.rules import Rules
 from pv4fad.schema import Schema
@@ -59,11 +61,31 @@ class PartitionTables:
 
 
 def load_transactions(
-    source: Any, *, labels_required: bool, on_bad_rows: OnBadRows = "raise"
+    source: Any,
+    *,
+    labels_required: bool,
+    on_bad_rows: OnBadRows = "raise",
+    labels: Path | None = None,
+    after_rows: Callable[[int], object] = lambda _: None,
 ) -> TransactionTable:
-    """Load the payment network's table: a .csv or .parquet file (a Path), or a frame."""
-    optional = () if labels_required else (LABEL,)
-    sheet = read_sheet(source, TRANSACTION_COLUMNS, optional, name="the rows")
+    """Load the payment network's table: a .csv or .parquet file (a Path), or a frame; or pacs.008,
+    .xml, .xml.gz or a folder.
+
+    `labels`: the file with the labels of a table that has none; for messages the one beside them.
+    """
+    if isinstance(source, Path) and is_messages(source):
+        sheet = read_messages(source, after_rows=after_rows)
+        labels = labels or labels_beside(source)
+        if labels is None and labels_required:
+            raise DataError(
+                f"{source}: messages carry no labels; put them beside it, into"
+                f" {labels_name(source)} with the columns MessageId or UETR, and {LABEL}"
+            )
+    else:
+        optional = () if labels_required and labels is None else (LABEL,)
+        sheet = read_sheet(source, TRANSACTION_COLUMNS, optional, name="the rows")
+    if labels is not None:
+        sheet = with_labels(sheet, labels)
     # Among the good rows only: a bad row must not make a good one with its id a repetition.
     ids = sheet.rows.select(pl.when(~sheet.bad_rows()).then("MessageId")).to_series()
     repeated = ids.is_not_null() & ~ids.is_first_distinct()

@@ -64,13 +64,24 @@ def _timestamp(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     if isinstance(stored, pl.Datetime):
         in_utc = cell.dt.convert_time_zone("UTC") if stored.time_zone else cell
         return in_utc.dt.replace_time_zone(None)
-    # ISO 8601 puts a T where others put a space, and a Z for UTC; a date means its first moment.
-    text = cell.str.replace("T", " ", literal=True).str.strip_suffix("Z")
-    moment = pl.coalesce(
-        text.str.to_datetime(form, time_unit="us", strict=False)
-        for form in ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d")
+    # ISO 8601 puts a T where others put a space; a fraction and an offset from UTC may follow.  A
+    # date means its first moment.
+    parts = cell.str.extract_groups(
+        r"^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:(Z)|([+-])(\d\d):(\d\d))?)?$"
     )
-    return pl.when(moment.dt.year().is_between(*_PLAUSIBLE_YEARS)).then(moment)
+    time = parts.struct.field("2").fill_null("00:00:00")
+    local = pl.concat_str(parts.struct.field("1"), time, separator=" ")
+    moment = local.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False)
+    hours, minutes = (parts.struct.field(n).cast(pl.Int64) for n in ("5", "6"))
+    offset = pl.duration(hours=hours, minutes=minutes)
+    in_utc = (
+        pl.when(parts.struct.field("4") == "+")
+        .then(moment - offset)
+        .when(parts.struct.field("4") == "-")
+        .then(moment + offset)
+        .otherwise(moment)
+    )
+    return pl.when(in_utc.dt.year().is_between(*_PLAUSIBLE_YEARS)).then(in_utc)
 
 
 def _finite(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -26,7 +26,10 @@ class Sheet:
     source: Path | str  # a file, or the name of a frame
     rows: pl.DataFrame
     found: Mapping[Check, pl.Series]
-    extra_columns: tuple[str, ...]  # that the table has and nobody asked for
+    extra_columns: tuple[str, ...] = ()  # that the table has and nobody asked for
+    remarks: tuple[str, ...] = ()
+    elements: Mapping[str, str] = field(default_factory=dict)  # where a column comes from, if XML
+    place: Callable[[int], str] | None = None  # of a row, counted from 1, if not in a table
 
     def bad_rows(self) -> pl.Series:
         """The mask of the rows to which any check objects."""
@@ -35,15 +38,23 @@ class Sheet:
 
     def with_check(self, check: Check, mask: pl.Series) -> Sheet:
         """The sheet after a further check."""
-        found = dict(self.found) | ({check: mask} if mask.any() else {})
-        return Sheet(self.source, self.rows, found, self.extra_columns)
+        return replace(self, found=dict(self.found) | ({check: mask} if mask.any() else {}))
 
     def problems(self) -> list[Problem]:
         """One problem per check that found something."""
-        return [
-            Problem(self.source, check.reason, check.column, int(mask.sum()), _first(mask))
-            for check, mask in self.found.items()
-        ]
+        return [self._problem(check, mask) for check, mask in self.found.items()]
+
+    def _problem(self, check: Check, mask: pl.Series) -> Problem:
+        first = _first(mask)
+        return Problem(
+            self.source,
+            check.reason,
+            check.column,
+            int(mask.sum()),
+            first,
+            example=self.place(first) if self.place else None,
+            element=self.elements.get(check.column),
+        )
 
     def settle(self, on_bad_rows: OnBadRows) -> tuple[pl.DataFrame, LoadReport]:
         """The good rows; bad ones are an error unless the user chose to drop them."""
@@ -55,7 +66,12 @@ class Sheet:
             raise DataError(f"{self.source}: no good row is left; {problems[0]}")
         n_read, n_dropped = self.rows.height, self.rows.height - rows.height
         report = LoadReport(
-            self.source, n_read, n_dropped, tuple(problems), extra_columns=self.extra_columns
+            self.source,
+            n_read,
+            n_dropped,
+            tuple(problems),
+            extra_columns=self.extra_columns,
+            remarks=self.remarks,
         )
         return rows, report
 

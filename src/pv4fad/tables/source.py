@@ -30,7 +30,8 @@ class Problem:
 
     `what` completes '<column>: ' or, if rows are counted, '<column>: n rows have '.  A data row is
     counted from 1, the first row after the header (line numbers would be off after a line break
-    inside quotes).
+    inside quotes).  A source that is no table says by itself which `element` a column comes from
+    and where the first bad row is (`example`).
     """
 
     source: Path | str  # a file, or the name of a frame
@@ -38,14 +39,20 @@ class Problem:
     column: str | None = None
     n_rows: int | None = None
     example_row: int | None = None
+    example: str | None = None
+    element: str | None = None
 
     def __str__(self) -> str:
-        where = f"{self.source}: " + (f"column {self.column}: " if self.column else "")
+        column = f"column {self.column}" if self.column else ""
+        if self.element:
+            column = f"element {self.element} ({column})"
+        where = f"{self.source}: " + (f"{column}: " if column else "")
         if self.n_rows is None:
             return where + self.what
         rows = "1 row has" if self.n_rows == 1 else f"{self.n_rows:,} rows have"
         counted = "from 1 after the header" if isinstance(self.source, Path) else "from 1"
-        return f"{where}{rows} {self.what}; first: data row {self.example_row} (counted {counted})"
+        example = self.example or f"data row {self.example_row} (counted {counted})"
+        return f"{where}{rows} {self.what}; first: {example}"
 
 
 @dataclass(frozen=True)
@@ -58,9 +65,10 @@ class LoadReport:
     dropped: tuple[Problem, ...] = ()  # per reason; a row with two reasons is counted in both
     n_repeated: int = 0  # records listed again with the same class; the first listing is kept
     extra_columns: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # what was counted and used as it is
 
     def notes(self) -> list[str]:
-        """One line for each thing that was left out."""
+        """One line for each thing that was left out or counted."""
         lines = [f"dropped: {problem}" for problem in self.dropped]
         if self.n_rows_dropped:
             lines.append(
@@ -70,7 +78,7 @@ class LoadReport:
             lines.append(f"{self.source}: {self.n_repeated:,} repeated listings ignored")
         if self.extra_columns:
             lines.append(f"{self.source}: extra columns ignored: {', '.join(self.extra_columns)}")
-        return lines
+        return lines + list(self.remarks)
 
 
 def refuse(problems: Sequence[Problem]) -> None:

@@ -8,7 +8,9 @@ from tests.kit.world import KnownNoiseBank
 from pv4fad.errors import ParameterError, ProtocolError
 from pv4fad.protocol.count.messages import NoisyCounts
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.protocol.wire import decode, encode
+from pv4fad.schema import Schema, schema_of
 from pv4fad.workers import WorkerPool
 
 # Those with `fine` cells are the worlds of `test_questions`, trained once for both.
@@ -27,6 +29,39 @@ def test_counts_equal_those_of_a_trusted_third_party(options):
     world = trained_class_world(seed=5, **options)
     assert world.true_counts().any()
     assert np.array_equal(world.counts(), world.true_counts())
+
+
+def schema_of_size(n_sides: int, n_classes: int) -> Schema:
+    """Sides that every holder is asked about, and classes without kinds."""
+    return schema_of(
+        {
+            "name": "any",
+            "rows": {"id": "Row", "time": "Time"},
+            "sides": {f"side{number}": {"id": f"Id{number}"} for number in range(n_sides)},
+            "record": {"classes": [f"class {number}" for number in range(n_classes)]},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_sides", "n_classes", "absent"), [(1, 2, "ordinary"), (3, 4, "class"), (2, 32, "class")]
+)
+def test_any_number_of_sides_and_classes_is_counted_and_asked_about(n_sides, n_classes, absent):
+    """Counts of every class, and a bit about every account for half of the classes and for absent."""
+    schema = schema_of_size(n_sides, n_classes)
+    world = make_class_world(9, schema=schema, absent=absent, n_bare=90, n_banks=1)
+    sizes = world.parameters.sizes
+    assert (sizes.n_sides, sizes.n_groups) == (n_sides, 9 * n_sides)
+    assert sizes.n_atoms == n_classes - (absent == "ordinary")
+    world.train()
+    assert world.true_counts().any()
+    assert np.array_equal(world.counts(), world.true_counts())
+    everybody = np.arange(len(world.keys))
+    upper_half = tuple(range(sizes.n_atoms // 2, sizes.n_atoms))
+    for asked in (AskedSet(upper_half, absent=False), AskedSet((), absent=True)):
+        bits = world.ask(everybody, asked)
+        assert np.array_equal(bits, world.true_bits(everybody, asked))
+        assert 0 < bits.sum() < len(bits)
 
 
 @pytest.mark.slow

@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 import pv4fad
+import tests.kit.claims as world
 from pv4fad.errors import DataError, ParameterError, StoreError, UserError
-from tests.kit import claims as world
 
 HOSPITALS, SCHEMA, CLAIMS = world.hospital_records(), world.claims_schema(), world.claims()
 NORTH = HOSPITALS["north"]

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from tests.kit.class_world import ClassWorld, trained_class_world
+from tests.kit.forest_case import N_CLASSES
 from tests.kit.scoring_worlds import TRAIN_ROWS, AnyWorld, again, expected_votes, rows_of, trained
 from tests.kit.world import (
     BICS,
@@ -451,8 +452,8 @@ def test_records_that_change_while_they_are_matched_are_all_matched_again():
     world = again(trained(**SEALED))
     case = rows_of(world.case, slice(0, 20))
     interrupted_after(world, "blinded-indicators", Run.refresh)
-    flags = {key: ((flag + 1) % 11, slot) for key, (flag, slot) in case.records.items()}
-    case = replace(case, records=flags)
+    others = {key: (atom + 1) % N_CLASSES for key, atom in case.records.items()}
+    case = replace(case, records=others)
     for bank, party in enumerate(world.federation.banks):
         changed = replace(bank_records(case, bank), fingerprint="version 2")
         party.replace_records(changed)

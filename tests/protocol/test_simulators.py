@@ -16,13 +16,19 @@ import pytest
 from tests.kit.recording import record_in
 from tests.kit.round_recording import (
     ASKED,
-    opened_queries,
     queries_sent,
     questions_of,
     recorded,
 )
 from tests.kit.uniformity import is_uniform
-from tests.kit.views import envelope, noisy_sums, of_kind, opened_products, sent_with
+from tests.kit.views import (
+    envelope,
+    noisy_sums,
+    of_kind,
+    opened_products,
+    opened_queries,
+    sent_with,
+)
 
 from pv4fad.he.keys import Encryptor, Evaluator, PublicKey
 from pv4fad.he.ring import Ring

@@ -47,7 +47,7 @@ def schema_of_size(n_sides: int, n_classes: int) -> Schema:
     ("n_sides", "n_classes", "absent"), [(1, 2, "ordinary"), (3, 4, "class"), (2, 32, "class")]
 )
 def test_any_number_of_sides_and_classes_is_counted_and_asked_about(n_sides, n_classes, absent):
-    """Counts of every class, and a bit about every account for half of the classes and for absent."""
+    """Counts of every class, and bits about half of the classes and about absent accounts."""
     schema = schema_of_size(n_sides, n_classes)
     world = make_class_world(9, schema=schema, absent=absent, n_bare=90, n_banks=1)
     sizes = world.parameters.sizes

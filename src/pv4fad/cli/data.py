@@ -15,11 +15,14 @@ from rich.table import Table
 
 from pv4fad.cli import data_convert
 from pv4fad.cli.console import err, out, print_json, progress_bar
-from pv4fad.errors import DataError
+from pv4fad.cli.data_schema import SchemaFile, data_schema
+from pv4fad.errors import DataError, ParameterError
+from pv4fad.lead.summary import SideSummary, SplitSummary, summarise_split
 from pv4fad.payments.challenge import find_partitions, read_partition
 from pv4fad.payments.loading import load_partition
 from pv4fad.payments.schema import FLAG_MEANINGS, NO_FLAG
 from pv4fad.payments.summary import PartitionSummary, summarise
+from pv4fad.schema import Schema
 from pv4fad.tables.sheet import OnBadRows
 
 app = typer.Typer(name="data", help="Check data, and convert it.", no_args_is_help=True)
@@ -29,6 +32,8 @@ app.command("labels")(data_convert.labels_command)
 
 _N_INSTITUTIONS_SHOWN = 5
 
+Summary = PartitionSummary | SplitSummary
+
 
 @app.command()
 def check(
@@ -36,7 +41,8 @@ def check(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="A challenge folder (with scenarios.txt), a scenario, or a train or test folder.",
+            help="A challenge folder (with scenarios.txt), a scenario, or a train or test folder;"
+            " or a folder of other data with its schema (docs/use/schema.md).",
         ),
     ],
     drop_bad_rows: Annotated[
@@ -45,6 +51,7 @@ def check(
             "--drop-bad-rows", help="Go on without bad rows; they are counted and reported."
         ),
     ] = False,
+    schema: SchemaFile = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of tables.")
     ] = False,
@@ -56,14 +63,18 @@ def check(
     Exit code 2: something is wrong. Each problem is one line that names the file,
     the column, the number of bad rows and an example.
     """
-    summaries, problems = _check_partitions(
-        find_partitions(folder), "drop" if drop_bad_rows else "raise"
-    )
+    splits, settled = find_partitions(folder), data_schema(folder, schema)
+    if drop_bad_rows and settled.format != "payments":
+        raise ParameterError("--drop-bad-rows: is for payments only; mend or remove the rows")
+    summaries, problems = _check_partitions(settled, splits, "drop" if drop_bad_rows else "raise")
     if as_json:
         print_json({"partitions": [_document(*item) for item in summaries], "problems": problems})
     else:
         for partition, summary in summaries:
             out.print(f"[bold]{escape(str(partition))}[/]", soft_wrap=True)
+            if isinstance(summary, SplitSummary):
+                out.print(_schema_table(summary))
+                continue
             out.print(_table(summary))
             for note in summary.notes:
                 out.print(f"note: {note}", markup=False, soft_wrap=True)
@@ -76,17 +87,22 @@ def check(
 
 
 def _check_partitions(
-    folders: Sequence[Path], on_bad_rows: OnBadRows
-) -> tuple[list[tuple[Path, PartitionSummary]], list[str]]:
+    schema: Schema, folders: Sequence[Path], on_bad_rows: OnBadRows
+) -> tuple[list[tuple[Path, Summary]], list[str]]:
     """The summaries of the good splits, and one line for everything wrong with the others."""
-    summaries: list[tuple[Path, PartitionSummary]] = []
+    summaries: list[tuple[Path, Summary]] = []
     problems: list[str] = []
     with progress_bar() as progress:
         for folder in folders:
             task = progress.add_task(f"checking {escape(str(folder))}", total=None)
             try:
-                summaries.append((folder, _check_partition(folder, on_bad_rows, progress, task)))
-            except DataError as error:
+                if schema.format == "payments":
+                    summary: Summary = _check_partition(folder, on_bad_rows, progress, task)
+                else:
+                    summary = summarise_split(schema, folder)
+                    progress.update(task, total=1, completed=1)
+                summaries.append((folder, summary))
+            except (DataError, ParameterError) as error:
                 problems += str(error).splitlines()
                 progress.stop_task(task)
     return summaries, problems
@@ -103,8 +119,34 @@ def _check_partition(
     return summary
 
 
-def _document(folder: Path, summary: PartitionSummary) -> dict[str, object]:
+def _document(folder: Path, summary: Summary) -> dict[str, object]:
     return {"folder": str(folder), **asdict(summary), "label_rate": summary.label_rate}
+
+
+def _schema_table(s: SplitSummary) -> Table:
+    table = Table(show_header=False)
+    table.add_row("schema", escape(s.schema))
+    table.add_row("rows", f"{s.rows:,}")
+    table.add_row("period", f"{s.first_time:%Y-%m-%d %H:%M} to {s.last_time:%Y-%m-%d %H:%M}")
+    table.add_row(
+        "labels",
+        "none"
+        if s.label_rate is None
+        else f"{s.anomalous:,} of {s.rows:,} anomalous ({s.label_rate:.3%})",
+    )
+    for name, side in s.sides.items():
+        table.add_row(f"side {name}", _side_text(side, s.rows))
+    for holder, classes in s.holders.items():
+        counts = ", ".join(f"{n:,} {name}" for name, n in classes.items() if n)
+        table.add_row(f"holder {escape(holder)}", f"{sum(classes.values()):,} records: {counts}")
+    return table
+
+
+def _side_text(side: SideSummary, rows: int) -> str:
+    return (
+        f"holder known in {side.known:,} rows, unknown in {side.unknown:,}, outside in"
+        f" {side.outside:,}; record found for {side.found / rows:.1%} of the rows"
+    )
 
 
 def _table(s: PartitionSummary) -> Table:

@@ -7,7 +7,8 @@
     <scenario>/test/swift/predictions_format.csv     MessageId, Score: the form of predictions
 
 The payment network's client id is `swift`; every other client is a bank.  Commands accept the
-whole folder, one scenario or one split, and choose what to train on and what to score.
+whole folder, one scenario or one split, and choose what to train on and what to score.  They accept
+the layout of data that are not payments (`tables.folder`) in the same way.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import polars as pl
 
 from pv4fad.errors import DataError, ParameterError
+from pv4fad.tables.folder import LEAD, is_table_split, table_files
 
 SCENARIOS_FILE = "scenarios.txt"
 PARTITIONS_FILE = "partitions.json"
@@ -35,11 +37,12 @@ _SETTLEMENT_DATE_FORMAT = "%y%m%d"
 
 @dataclass(frozen=True)
 class Partition:
-    """The files of one split: the payment network's transactions, each bank's accounts."""
+    """The files of one split: the payment network's transactions, each bank's accounts; or in
+    general the lead's rows, each holder's records."""
 
     folder: Path
     transactions: Path
-    accounts: Mapping[str, Path]  # bank client id → file
+    accounts: Mapping[str, Path]  # bank client id, or name of the holder → file
 
     @property
     def labels_required(self) -> bool:
@@ -70,11 +73,16 @@ def read_scenarios(root: Path) -> tuple[str, ...]:
     return names
 
 
+def is_split(folder: Path) -> bool:
+    """Whether this folder is one split, in either layout."""
+    return (folder / PARTITIONS_FILE).is_file() or is_table_split(folder)
+
+
 def find_partitions(folder: Path) -> tuple[Path, ...]:
     """The split folders of a challenge folder, of a scenario, or the split folder itself."""
     if not folder.is_dir():
         raise DataError(f"{folder}: not found, or not a folder")
-    if (folder / PARTITIONS_FILE).is_file():
+    if is_split(folder):
         return (folder,)
     if (folder / SCENARIOS_FILE).is_file():
         scenarios = [folder / name for name in read_scenarios(folder)]
@@ -88,7 +96,7 @@ def _splits(scenario: Path) -> tuple[Path, ...]:
     if not folders:
         raise DataError(
             f"{scenario}: not a challenge folder ({SCENARIOS_FILE}), a scenario (train, test) "
-            f"or a split ({PARTITIONS_FILE})"
+            f"or a split ({PARTITIONS_FILE} or {LEAD}/)"
         )
     return folders
 
@@ -96,6 +104,8 @@ def _splits(scenario: Path) -> tuple[Path, ...]:
 def read_partition(folder: Path) -> Partition:
     """Where the files of a split are; their contents are not read."""
     path = folder / PARTITIONS_FILE
+    if not path.is_file() and is_table_split(folder):
+        return Partition(folder, *table_files(folder))
     try:
         clients = json.loads(_read_text(path))
     except json.JSONDecodeError as error:
@@ -171,14 +181,14 @@ def training_split(folder: Path, scenario: str | None = None) -> Path:
     """The train folder of a challenge folder or a scenario, or the split folder itself."""
     if not folder.is_dir():
         raise DataError(f"{folder}: not found, or not a folder")
-    if (folder / PARTITIONS_FILE).is_file():
+    if is_split(folder):
         return folder
     if (folder / SCENARIOS_FILE).is_file():
         folder = folder / _choose(folder, scenario)
-    if not (folder / "train" / PARTITIONS_FILE).is_file():
+    if not is_split(folder / "train"):
         raise DataError(
             f"{folder}: not a challenge folder ({SCENARIOS_FILE}), a scenario (train/) "
-            f"or a split ({PARTITIONS_FILE})"
+            f"or a split ({PARTITIONS_FILE} or {LEAD}/)"
         )
     return folder / "train"
 
@@ -189,8 +199,9 @@ def scoring_splits(folder: Path, scenario: str | None = None) -> tuple[Path, Pat
     if train == folder:
         raise DataError(f"{folder}: is one split; name the folder that holds train and test")
     test = train.parent / "test"
-    if not (test / PARTITIONS_FILE).is_file():
-        raise DataError(f"{train.parent}: has no test split (test/{PARTITIONS_FILE}) to score")
+    if not is_split(test):
+        mark = f"{LEAD}/" if is_table_split(train) else PARTITIONS_FILE
+        raise DataError(f"{train.parent}: has no test split (test/{mark}) to score")
     return train, test
 
 
@@ -198,7 +209,7 @@ def account_split(folder: Path, scenario: str | None = None) -> Path:
     """Where the banks' present account files are: the test split if there is one."""
     train = training_split(folder, scenario)
     test = train.parent / "test"
-    return test if train != folder and (test / PARTITIONS_FILE).is_file() else train
+    return test if train != folder and is_split(test) else train
 
 
 def _choose(folder: Path, scenario: str | None) -> str:

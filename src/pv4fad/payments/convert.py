@@ -133,7 +133,10 @@ def _lost_in_csv(frame: pl.DataFrame) -> list[str]:
 
 
 def _convert_challenge(source: Path, target: Path, how: Conversion) -> list[str]:
-    partitions = [read_partition(folder) for folder in find_partitions(source)]
+    splits = find_partitions(source)
+    if other := [split for split in splits if not (split / PARTITIONS_FILE).is_file()]:
+        raise DataError(f"{other[0]}: has no {PARTITIONS_FILE}; only payments can be converted")
+    partitions = [read_partition(folder) for folder in splits]
     replaced = {source / PARTITIONS_FILE for source in (p.folder for p in partitions)}
     for partition in partitions:
         replaced.add(partition.transactions)

@@ -1,0 +1,84 @@
+"""What a split of any schema holds, in a few numbers.  It sees the data of all parties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import polars as pl
+
+from pv4fad.errors import DataError
+from pv4fad.lead.data import bank_directory, load_split
+from pv4fad.schema import Schema
+from pv4fad.tables.sides import side_keys
+
+
+@dataclass(frozen=True)
+class SideSummary:
+    """Who keeps the records of one side, counted in rows."""
+
+    known: int
+    """The holder is named, and takes part."""
+    unknown: int
+    """No holder is named: every holder is asked."""
+    outside: int
+    """The named holder takes no part."""
+    found: int
+    """Some holder that can be asked has the record."""
+
+
+@dataclass(frozen=True)
+class SplitSummary:
+    """Counts over one split."""
+
+    schema: str
+    rows: int
+    first_time: datetime
+    last_time: datetime
+    anomalous: int | None  # None: no labels
+    sides: Mapping[str, SideSummary]
+    holders: Mapping[str, Mapping[str, int]]  # holder → class → records
+
+    @property
+    def label_rate(self) -> float | None:
+        return None if self.anomalous is None else self.anomalous / self.rows
+
+
+def summarise_split(schema: Schema, folder: Path) -> SplitSummary:
+    """Read a split, apply every holder's rules, and count."""
+    data = load_split(schema, folder)
+    rows, time, label = data.rows, schema.rows.time, schema.rows.label
+    if rows.is_empty():
+        raise DataError(f"{folder}: there are no rows")
+    directory = bank_directory(data.records)
+    keys = pl.concat(
+        [pl.DataFrame(schema={"Holder": pl.String, "Id": pl.String})]
+        + [frame.select("Holder", "Id") for frame in data.records.values()]
+    )
+    holders = {}
+    for name, frame in data.records.items():
+        counted = dict(frame["Class"].cast(pl.String).value_counts().iter_rows())
+        holders[name] = {one: counted.get(one, 0) for one in schema.record.classes}
+    return SplitSummary(
+        schema=schema.name,
+        rows=rows.height,
+        first_time=rows[time].min(),  # type: ignore[arg-type]
+        last_time=rows[time].max(),  # type: ignore[arg-type]
+        anomalous=int(rows[label].sum()) if label in rows.columns else None,
+        sides={
+            name: _side(side, keys, list(directory))
+            for name, side in zip(schema.side_names, side_keys(schema, rows), strict=True)
+        },
+        holders=holders,
+    )
+
+
+def _side(side: pl.DataFrame, keys: pl.DataFrame, members: list[str]) -> SideSummary:
+    holder = side["Holder"]
+    unknown = int(holder.is_null().sum())
+    known = int(holder.is_in(members).sum())
+    named = side.join(keys, on=["Holder", "Id"], how="semi").height
+    anywhere = side.filter(holder.is_null()).join(keys, on="Id", how="semi").height
+    return SideSummary(known, unknown, side.height - known - unknown, named + anywhere)

@@ -30,7 +30,7 @@ HOSPITALS, LABORATORIES = ("north", "south"), ("alpha", "beta")
 RULES = {name: HERE / "rules" / f"{name}.toml" for name in (*HOSPITALS, *LABORATORIES)}
 
 CLASSES = ("ordinary", "amended", "disputed", "missing")
-_SHARES = (0.92, 0.05, 0.015, 0.015)  # of records of each class
+SHARES = (0.92, 0.05, 0.015, 0.015)  # of records of each class
 _FALSE = np.array([0.0, 0.01, 0.3, 0.4])  # a claim is false, by the class of a record
 _PADDED = 0.012  # of all claims
 _OUTSIDE, _UNNAMED = 0.08, 0.06  # holder takes no part; holder is not named
@@ -110,7 +110,7 @@ def _holders(n: int, rng: np.random.Generator) -> Integers:
 
 
 def _classes(n: int, rng: np.random.Generator) -> Integers:
-    return rng.choice(len(CLASSES), n, p=_SHARES)
+    return rng.choice(len(CLASSES), n, p=SHARES)
 
 
 def _named(holder: Integers, names: tuple[str, ...], rng: np.random.Generator) -> pl.Series:

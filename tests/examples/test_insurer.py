@@ -1,0 +1,255 @@
+"""The insurer's world: data that are not payments, from files to verified predictions."""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pv4fad.cli.main import main
+from pv4fad.rules import read_rules
+from pv4fad.schema import read_schema
+from pv4fad.tables.reading import read_records, read_rows
+
+FOLDER = Path(__file__).parents[2] / "examples" / "insurer"
+SCHEMA, NOTEBOOK = FOLDER / "schema.toml", FOLDER / "insurer.ipynb"
+
+
+def _generator():
+    spec = spec_from_file_location("insurer_generate", FOLDER / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+generator = _generator()
+
+
+@pytest.fixture
+def data(tmp_path):
+    """All four holders, few claims."""
+    generator.write(generator.generate(200, seed=3), tmp_path / "data")
+    return tmp_path / "data"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The data, a run on it without noise, its predictions, and the key file.
+
+    One hospital and one laboratory take part, for speed; the others are outside, too.
+    """
+    root = tmp_path_factory.mktemp("insurer")
+    data, run, made, key = (root / name for name in ("data", "run", "predictions.csv", "key"))
+    world = generator.generate(700, seed=2)
+    records = {name: world.records[name] for name in ("north", "alpha")}
+    generator.write(replace(world, records=records), data)
+    with pytest.MonkeyPatch.context() as patch:
+        for arguments in (
+            ("train", data, "--schema", SCHEMA, "--out", run, "--epsilon", "none",
+             "--alert-share", "0.05", "--seed", "1", "--key-file", key),
+            ("score", run, data, "--out", made, "--key-file", key),
+        ):  # fmt: skip
+            patch.setattr(sys, "argv", ["pv4fad", *map(str, arguments)])
+            main()
+    return data, run, made, key
+
+
+def test_claims_name_holders_that_take_part_are_unknown_or_are_outside(run, command_line):
+    data, *_ = run
+    code, out, _ = command_line("data", "check", data, "--json")
+    assert code == 0
+    for part in json.loads(out)["partitions"]:
+        assert part["rows"] == 350
+        assert list(part["holders"]) == ["alpha", "north"]
+        for side in part["sides"].values():
+            assert min(side["known"], side["unknown"], side["outside"]) > 10
+            assert side["known"] <= side["found"] < side["known"] + side["unknown"]
+
+
+def test_a_run_and_its_predictions_equal_the_trusted_third_party(run, command_line):
+    data, folder, made, key = run
+    code, out, _ = command_line(
+        "verify", folder, data, "--predictions", made, "--key-file", key, "--json"
+    )
+    result = json.loads(out)
+    assert (code, result["all_equal"]) == (0, True)
+    compared = {one["what"]: one["total"] for one in (*result["exact"], *result["noisy"])}
+    assert min(compared["counts"], compared["bits"], compared["scores"]) > 50
+
+
+def test_records_of_both_sides_raise_alerts(run):
+    data, _, made, _ = run
+    raised = pl.read_csv(made).filter(
+        (pl.col("Alert") == 1) & (pl.col("Score") > pl.col("LocalScore"))
+    )
+    records = {
+        holder: read_records(
+            read_schema(SCHEMA),
+            data / "test" / holder / "records.csv",
+            holder=holder,
+            rules=read_rules(data / "test" / holder / "rules.toml"),
+        ).frame.filter(pl.col("Class").cast(pl.String) != "ordinary")
+        for holder in ("north", "alpha")
+    }
+    rows = read_rows(
+        read_schema(SCHEMA), data / "test" / "lead" / "rows.csv", labels_required=True
+    ).frame.filter(pl.col("ClaimId").is_in(raised["ClaimId"].implode()))
+    assert rows["PatientId"].is_in(records["north"]["Id"].implode()).any()
+    assert rows["OrderId"].is_in(records["alpha"]["Id"].implode()).any()
+
+
+def test_predictions_are_evaluated_and_reported(run, command_line, tmp_path):
+    data, folder, made, key = run
+    code, out, _ = command_line("evaluate", folder, data, "--predictions", made, "--joined")
+    assert code == 0
+    assert "350 transactions" in out
+    page = tmp_path / "report.html"
+    code, out, _ = command_line(
+        "report", folder, data, "--predictions", made, "--key-file", key, "--out", page
+    )
+    assert code == 0
+    assert "Not in it" not in out
+
+
+def test_the_summary_is_by_the_schema_and_has_no_words_of_payments(data, command_line):
+    code, out, err = command_line("data", "check", data)
+    assert code == 0
+    for words in ("schema", "side patient", "side order", "holder north", "holder beta"):
+        assert words in out
+    found = re.findall(r"(?i)\b(bics?|flags?|flagged|swift|banks?|payments?)\b", out + err)
+    assert not found
+
+
+def test_the_schema_is_found_beside_a_split(data, command_line):
+    code, out, _ = command_line("data", "check", data / "test")
+    assert code == 0
+    assert "holder north" in out
+
+
+@pytest.mark.parametrize("holder", generator.RULES)
+def test_rules_give_the_classes_that_were_generated(holder):
+    world = generator.generate(6000, seed=5)
+    schema = read_schema(SCHEMA)
+    rules = read_rules(generator.RULES[holder])
+    found = read_records(schema, world.records[holder], holder=holder, rules=rules).frame
+    shares = found["Class"].value_counts(normalize=True)
+    for name, share in shares.iter_rows():
+        expected = generator.SHARES[generator.CLASSES.index(name)]
+        assert share == pytest.approx(expected, abs=0.02 + expected / 20)
+    assert shares.height == len(generator.CLASSES)
+
+
+def _replaced(old: str, new: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+
+    return change
+
+
+def _copied(name: str) -> Callable[[Path], None]:
+    return lambda path: path.with_name(name).write_bytes(path.read_bytes()) and None
+
+
+BAD_INPUT: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "no column of a side": (
+        "train/lead/rows.csv",
+        _replaced("PatientId", "Patient"),
+        "train/lead/rows.csv: column PatientId: missing",
+    ),
+    "no number": (
+        "train/lead/rows.csv",
+        lambda path: pl.read_csv(path).with_columns(Amount=pl.lit("much")).write_csv(path),
+        "train/lead/rows.csv: column Amount: 100 rows have no finite number",
+    ),
+    "no labels in training": (
+        "train/lead/rows.csv",
+        lambda path: pl.read_csv(path).drop("Fraud").write_csv(path),
+        "train/lead/rows.csv: column Fraud: missing",
+    ),
+    "unknown namespace": (
+        "train/north/records.csv",
+        _replaced("\npatient,", "\nperson,"),
+        "train/north/records.csv: column Kind: 1 row has an unknown namespace (known: order,",
+    ),
+    "column of a rule": (
+        "train/south/records.csv",
+        _replaced("IdentityMark", "Mark"),
+        "train/south/records.csv: rule 2 (class 'disputed'): there is no column 'IdentityMark'",
+    ),
+    "class of a rule": (
+        "train/beta/rules.toml",
+        _replaced("disputed", "contested"),
+        "train/beta/rules.toml: rule 2 (class 'contested'): there is no such class",
+    ),
+    "two tables": (
+        "train/alpha/records.csv",
+        _copied("records.parquet"),
+        "train/alpha: has both records.csv and records.parquet",
+    ),
+    "no table": (
+        "train/alpha/records.csv",
+        Path.unlink,
+        "train/alpha: has neither records.csv nor records.parquet",
+    ),
+    "no schema": ("schema.toml", Path.unlink, ": has no schema.toml"),
+    "wrong schema": ("schema.toml", _replaced("numbers", "number"), "schema.toml: rows: number"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_one_clear_error(data, command_line, case):
+    file, spoil, message = BAD_INPUT[case]
+    spoil(data / file)
+    code, out, err = command_line("data", "check", data)
+    assert code == 2
+    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert line.removeprefix(f"error: {data}").removeprefix("/").startswith(message)
+    assert "No problems found" not in out
+
+
+def test_training_refuses_the_same_and_leaves_no_run(data, command_line, tmp_path):
+    _replaced("OrderId", "Order")(data / "train" / "lead" / "rows.csv")
+    code, _, err = command_line(
+        "train", data, "--out", tmp_path / "run", "--epsilon", "1", "--key-file", tmp_path / "key"
+    )
+    assert code == 2
+    assert "column OrderId: missing" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_payments_are_converted(data, command_line, tmp_path):
+    code, _, err = command_line("data", "convert", data, tmp_path / "converted", "--to", "parquet")
+    assert code == 2
+    assert "only payments can be converted" in err
+
+
+def test_the_notebook_is_kept_without_output():
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert len(code) > 3
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(monkeypatch):
+    monkeypatch.chdir(FOLDER)
+    monkeypatch.syspath_prepend(FOLDER)
+    names: dict[str, object] = {}
+    for number, cell in enumerate(json.loads(NOTEBOOK.read_text())["cells"]):
+        if cell["cell_type"] == "code":
+            source = compile("".join(cell["source"]), f"{NOTEBOOK.name}, cell {number}", "exec")
+            exec(source, names)  # noqa: S102
+    predictions, gain = names["predictions"], names["gain"]
+    assert predictions.height == names["new"].height
+    assert gain["score"].to_list() == ["LocalScore", "Score"]
+    assert 0 < names["alerts"].height < predictions.height / 10

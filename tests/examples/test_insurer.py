@@ -48,7 +48,7 @@ def run(tmp_path_factory):
     """
     root = tmp_path_factory.mktemp("insurer")
     data, run, made, key = (root / name for name in ("data", "run", "predictions.csv", "key"))
-    world = generator.generate(700, seed=2)
+    world = generator.generate(1800, seed=2)
     records = {name: world.records[name] for name in ("north", "alpha")}
     generator.write(replace(world, records=records), data)
     with pytest.MonkeyPatch.context() as patch:
@@ -67,7 +67,7 @@ def test_claims_name_holders_that_take_part_are_unknown_or_are_outside(run, comm
     code, out, _ = command_line("data", "check", data, "--json")
     assert code == 0
     for part in json.loads(out)["partitions"]:
-        assert part["rows"] == 350
+        assert part["rows"] == 900
         assert list(part["holders"]) == ["alpha", "north"]
         for side in part["sides"].values():
             assert min(side["known"], side["unknown"], side["outside"]) > 10
@@ -110,7 +110,7 @@ def test_predictions_are_evaluated_and_reported(run, command_line, tmp_path):
     data, folder, made, key = run
     code, out, _ = command_line("evaluate", folder, data, "--predictions", made, "--joined")
     assert code == 0
-    assert "350 transactions" in out
+    assert "900 transactions" in out
     page = tmp_path / "report.html"
     code, out, _ = command_line(
         "report", folder, data, "--predictions", made, "--key-file", key, "--out", page

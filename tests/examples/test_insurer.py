@@ -201,6 +201,26 @@ BAD_INPUT: dict[str, tuple[str, Callable[[Path], None], str]] = {
         Path.unlink,
         "train/alpha: has neither records.csv nor records.parquet",
     ),
+    "name of a holder": (
+        "train/alpha",
+        lambda path: path.rename(path.with_name("lab alpha")) and None,
+        "holder 'lab alpha': a name has letters",
+    ),
+    "name of another party": (
+        "train/alpha",
+        lambda path: path.rename(path.with_name("aggregator")) and None,
+        "holder 'aggregator': another party has this name",
+    ),
+    "no rows": (
+        "train/lead/rows.csv",
+        lambda path: path.write_text(path.read_text().splitlines()[0]) and None,
+        "train/lead/rows.csv: the file is empty",
+    ),
+    "no folder of the lead": (
+        "train/lead",
+        lambda path: path.rename(path.with_name("insurer")) and None,
+        "train/partitions.json: not found, and no folder lead/ either",
+    ),
     "no schema": ("schema.toml", Path.unlink, ": has no schema.toml"),
     "wrong schema": ("schema.toml", _replaced("numbers", "number"), "schema.toml: rows: number"),
 }
@@ -213,7 +233,7 @@ def test_bad_input_is_one_clear_error(data, command_line, case):
     code, out, err = command_line("data", "check", data)
     assert code == 2
     (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert line.removeprefix(f"error: {data}").removeprefix("/").startswith(message)
+    assert line.removeprefix("error: ").removeprefix(str(data)).lstrip("/").startswith(message)
     assert "No problems found" not in out
 
 

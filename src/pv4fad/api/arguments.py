@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pydantic import TypeAdapter, ValidationError
 
 from pv4fad.errors import DataError, ParameterError, StoreError
-from pv4fad.lead.data import bank_directory, classified
+from pv4fad.lead.data import bank_directory, classified, require_holder_name
 from pv4fad.privacy.epsilon import Epsilon, parse_epsilon
-from pv4fad.protocol.parameters import Name
-from pv4fad.protocol.roles import NOT_BANKS
 from pv4fad.rules import Rules, read_rules, rules_of
 from pv4fad.schema import Schema, read_schema, schema_of
 from pv4fad.store.sealing import (
@@ -31,8 +28,6 @@ Source = Any
 SchemaLike = Schema | Mapping[str, Any] | Path | str
 RulesLike = Rules | Iterable[Mapping[str, Any]] | Mapping[str, Any] | Path | str
 Limit = float | str
-
-_NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 def given_schema(given: SchemaLike) -> Schema:
@@ -112,7 +107,7 @@ def given_records(
     if not isinstance(holders, Mapping) or not holders:
         raise ParameterError("holders: give a mapping from names to tables, with one at least")
     for name in holders:
-        _require_name(name)
+        require_holder_name(name)
     records: dict[str, pl.DataFrame] = {}
     problems = []
     for name, table in holders.items():
@@ -124,17 +119,6 @@ def given_records(
         raise DataError("\n".join(problems))
     bank_directory(records)  # refuses a name that two of them have
     return records
-
-
-def _require_name(name: Any) -> None:
-    try:
-        _NAME.validate_python(name, strict=True)
-    except ValidationError:
-        raise ParameterError(
-            f"holder {name!r}: a name has letters, digits, dots, dashes and underscores, up to 64"
-        ) from None
-    if name in NOT_BANKS:
-        raise ParameterError(f"holder {name!r}: another party has this name")
 
 
 def given_passphrase(folder: Path, key_file: Path | str | None, *, new: bool) -> Passphrase:

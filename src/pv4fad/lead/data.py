@@ -14,17 +14,22 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from pydantic import TypeAdapter, ValidationError
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.lead.rows import fingerprint
 from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.loading import load_account_classes, load_transactions
 from pv4fad.protocol.match.bank_accounts import BankRecords
+from pv4fad.protocol.parameters import Name
+from pv4fad.protocol.roles import NOT_BANKS
 from pv4fad.rules import Rules, read_rules
 from pv4fad.schema import KEY_SEPARATOR, Schema
 from pv4fad.tables.reading import read_records, read_rows
 
 RULES_FILE = "rules.toml"
+
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ def load_split(schema: Schema, folder: Path) -> SplitData:
     problems: list[str] = []
     records: dict[str, pl.DataFrame] = {}
     for holder, path in partition.accounts.items():
+        require_holder_name(holder)
         try:
             records[holder] = load_holder(schema, path, holder)
         except DataError as error:
@@ -93,6 +99,18 @@ def load_split(schema: Schema, folder: Path) -> SplitData:
     if problems:
         raise DataError("\n".join(problems))
     return SplitData(rows, records)
+
+
+def require_holder_name(name: Any) -> None:
+    """Refuse a name that no party can have, or that another one has."""
+    try:
+        _NAME.validate_python(name, strict=True)
+    except ValidationError:
+        raise ParameterError(
+            f"holder {name!r}: a name has letters, digits, dots, dashes and underscores, up to 64"
+        ) from None
+    if name in NOT_BANKS:
+        raise ParameterError(f"holder {name!r}: another party has this name")
 
 
 def bank_records(schema: Schema, records: pl.DataFrame) -> BankRecords:

@@ -104,7 +104,9 @@ def _splits(scenario: Path) -> tuple[Path, ...]:
 def read_partition(folder: Path) -> Partition:
     """Where the files of a split are; their contents are not read."""
     path = folder / PARTITIONS_FILE
-    if not path.is_file() and is_table_split(folder):
+    if not path.is_file():
+        if not is_table_split(folder):
+            raise DataError(f"{path}: not found, and no folder {LEAD}/ either")
         return Partition(folder, *table_files(folder))
     try:
         clients = json.loads(_read_text(path))

@@ -39,6 +39,7 @@ from pv4fad.store.sealing import Passphrase
 from pv4fad.tables.features import FeatureTable, compute_features
 
 N_ALERTS = 20
+ID, TRUTH = "Id", "Truth"  # columns of alerts, whatever the schema calls them
 _MOST_UNUSUAL = 3
 _RARE = 0.02
 
@@ -132,7 +133,8 @@ def _alerts(
     highest_first = np.argsort(-predictions[SCORE].to_numpy(), kind="stable")
     is_alert: NDArray[np.bool_] = predictions[ALERT].to_numpy() == 1
     rows = highest_first[is_alert[highest_first]][:N_ALERTS]
-    alerts = predictions[rows]
+    names = {schema.rows.id: ID, schema.rows.label: TRUTH}
+    alerts = predictions[rows].rename(names, strict=False)
     if splits is None:
         return alerts
     known = read_partition(splits[0]).transactions

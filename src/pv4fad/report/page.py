@@ -11,11 +11,10 @@ import polars as pl
 from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Evaluation
 from pv4fad.evaluation.scored import LOCAL_SCORE, SCORE
 from pv4fad.files import write_whole
-from pv4fad.payments.schema import LABEL
 from pv4fad.protocol.parameters import Mode
 from pv4fad.report.canvas import Figure
 from pv4fad.report.charts import cost_figures, precision_recall
-from pv4fad.report.content import ReportContent
+from pv4fad.report.content import ID, TRUTH, ReportContent
 from pv4fad.report.leakage import (
     ASSUMPTIONS,
     LEARNS,
@@ -36,11 +35,11 @@ _MODELS = {
     "sealed": "the paper's forest, labels sealed; scoring by votes",
 }
 _ALERT_COLUMNS = {
-    "message": "MessageId",
+    "id": ID,
     "level": "Level",
     "score": SCORE,
     "without banks": LOCAL_SCORE,
-    "in truth": LABEL,
+    "in truth": TRUTH,
     "payment": "SettlementAmount",
     "reasons": "Reasons",
     "unusual about it": "Unusual",
@@ -154,7 +153,7 @@ def _alerts(alerts: pl.DataFrame) -> Alerts:
         if column.dtype != pl.String or column.fill_null("").ne("").any()
     ]
     columns = [heading for heading, needed in _ALERT_COLUMNS.items() if needed in known]
-    return Alerts(columns, alerts.rows(named=True), LABEL in alerts.columns)
+    return Alerts(columns, alerts.rows(named=True), TRUTH in alerts.columns)
 
 
 def _messages(content: ReportContent, mode: Mode) -> list[Row]:

@@ -5,6 +5,7 @@ not declared.  Here a fresh interpreter sees our wheel, and of that environment 
 declares, directly or through others.
 """
 
+import re
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
@@ -95,7 +96,7 @@ def run_bare(tmp_path_factory):
         # -I and -S: neither PYTHONPATH nor the packages of this environment.
         command = [sys.executable, "-I", "-S", "-c", start + program]
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=package, timeout=120
+            command, capture_output=True, text=True, check=False, cwd=package, timeout=600
         )
 
     return run
@@ -122,3 +123,14 @@ def test_benchmarks_are_not_in_the_wheel_and_the_command_says_where_they_are(run
     result = run_bare(BENCH)
     assert result.returncode == 2
     assert "clone the repository" in " ".join(result.stderr.split())
+
+
+def test_the_ten_lines_run_from_a_clean_install(run_bare, tmp_path):
+    """As the quick start shows them, with the data that it makes up."""
+    page = (ROOT / "docs" / "use" / "quickstart.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    program = [f"import os; os.chdir({str(tmp_path)!r})", *blocks, "print(alerts.columns)"]
+    result = run_bare("\n".join(program))
+    assert result.returncode == 0, result.stderr
+    assert "['MessageId', 'Score', 'Level', 'Reasons']" in result.stdout
+    assert (tmp_path / "run" / "run.json").is_file()

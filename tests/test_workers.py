@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.kit.waiting import comes_true
 
 from pv4fad.errors import CiphertextError, ParameterError, WorkerError
 from pv4fad.workers import WorkerPool
+from tests.kit.waiting import comes_true
 
 
 def double(x: int) -> int:

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from tests.kit.deployed import PATIENCE_S, Deployment, left_behind, processes_of
+from tests.kit.waiting import comes_true
 
 from pv4fad.deployment.certificates import new_node_key
 from pv4fad.detection import local_model
@@ -81,7 +82,7 @@ def test_killed_bank_and_killed_hub_change_nothing(tmp_path):
     )
     for bank in BANKS:
         assert len(deployment.ledger(bank).expenses) == 1
-    assert not left_behind(tmp_path)
+    assert comes_true(lambda: not left_behind(tmp_path))
 
 
 @pytest.mark.slow

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from adapter import read_amlsim, records, rows
+from adapter import BEGIN, read_amlsim, records, rows
 
 import pv4fad
 from pv4fad.evaluation.measures import at_budget, average_precision, average_precision_interval
 
 ALERT_SHARE = 0.03
+SIDES = ("Sender", "Receiver")
 SCHEMA = Path(__file__).with_name("schema.toml")
 
 
@@ -53,6 +54,29 @@ def scores(source: Path, epsilon: str, seed: int, *, amounts: bool) -> dict[str,
     }
 
 
+def facts(source: Path) -> None:
+    """What is in the tables: amounts, and how often banks have reported an account before."""
+    accounts, transactions = read_amlsim(source)
+    for split in ("train", "test"):
+        table = rows(accounts, transactions, split)
+        known = {
+            when: pl.concat(records(accounts, when).values()).drop_nulls("Reported")["Account"]
+            for when in ("train", split)
+        }
+        print(f"{split}: {table.height} payments, {table['Laundering'].sum()} of them laundering")
+        for label, name in ((1, "laundering"), (0, "others")):
+            some = table.filter(Laundering=label)
+            amounts = f"{some['Amount'].min():.2f} to {some['Amount'].max():.2f}"
+            print(f"  {name}: amounts {amounts}")
+            for when, ids in known.items():
+                shares = [some[side].is_in(ids.implode()).mean() for side in SIDES]
+                found = ", ".join(
+                    f"{side} {share:.1%}" for side, share in zip(SIDES, shares, strict=True)
+                )
+                print(f"    reported by step {BEGIN[when]} ({len(ids)} accounts): {found}")
+    print(flush=True)
+
+
 def line(name: str, values: list[float]) -> str:
     low, high = min(values), max(values)
     return f"{name:44} {np.mean(values):.3f}  ({low:.3f} to {high:.3f})"
@@ -70,9 +94,8 @@ def compare(source: Path, epsilon: str, repeats: int, *, amounts: bool) -> None:
         print(line(f"  {name}: recall at {ALERT_SHARE:.0%}", recall))
     for name in ("payments alone", "present records"):
         found = average_precision_interval(runs[0]["label"], runs[0][name], seed=1)
-        print(
-            f"  {name}: first training {found.value:.3f}, bootstrap {found.low:.3f} to {found.high:.3f}"
-        )
+        bounds = f"{found.low:.3f} to {found.high:.3f}"
+        print(f"  {name}: first training {found.value:.3f}, bootstrap {bounds}")
     alerts = [int(run["alerts"].sum()) for run in runs]
     print(f"  alerts {min(alerts)} to {max(alerts)} of {len(runs[0]['label'])} payments")
     print(f"  {(time.monotonic() - begin) / repeats:.0f} s for each training\n", flush=True)
@@ -84,5 +107,6 @@ if __name__ == "__main__":
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--epsilon", default="1")
     arguments = parser.parse_args()
+    facts(arguments.source)
     for with_amounts in (True, False):
         compare(arguments.source, arguments.epsilon, arguments.repeats, amounts=with_amounts)

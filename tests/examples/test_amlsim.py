@@ -1,4 +1,4 @@
-"""AMLSim's accounts and transactions as an example: its adapter, and a private run on its tables."""
+"""AMLSim's accounts and transactions: the adapter, and a private run on its tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from tests.kit.notebook import has_output, run_notebook
 
 import pv4fad
 from pv4fad.verify.predictions import ScoredData
 from pv4fad.verify.training import compare
-from tests.kit.notebook import has_output, run_notebook
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "amlsim"
@@ -96,7 +96,9 @@ def test_a_payment_is_laundering_between_accounts_of_cycles_at_the_senders_step(
         for sender, receiver, _, time in transactions.iter_rows()
         if time >= 50
     ]
-    labels = [label for split in ("train", "test") for label in read(written, split)[0]["Laundering"]]
+    labels = [
+        label for split in ("train", "test") for label in read(written, split)[0]["Laundering"]
+    ]
     assert labels == expected
     assert sum(labels) > 5
 
@@ -112,8 +114,8 @@ def test_banks_know_only_what_happened_before_the_period_begins(source, written)
         assert set(known.columns) == {"Account", "Balance", "Reported"}
 
 
-def test_a_private_run_equals_a_plain_join(written):
-    """Without noise; every count, bit, alert and score, before and after records have changed."""
+def equals_a_plain_join(written, alert_share):
+    """Train without noise, let records change, score: every count, bit, alert and score."""
     train, old = read(written, "train")
     test, present = read(written, "test")
     new = test.drop("Laundering")
@@ -123,7 +125,8 @@ def test_a_private_run_equals_a_plain_join(written):
             large = ~reported & (table["Balance"] >= 450)
             classes = np.where(reported, "reported", np.where(large, "large", "ordinary"))
             assert federation.records[name]["Class"].cast(pl.String).to_list() == classes.tolist()
-        detector = pv4fad.Detector(epsilon="none", alert_share=0.05, seed=2).fit(train, federation)
+        detector = pv4fad.Detector(epsilon="none", alert_share=alert_share, seed=2)
+        detector.fit(train, federation)
         before = dict(federation.records)
         federation.refresh(present)
         predictions = detector.predict(new)
@@ -143,6 +146,17 @@ def test_a_private_run_equals_a_plain_join(written):
     assert found.all_equal, (found.exact, found.noisy)
     assert {"counts", "bits", "alerts"} <= {one.what for one in found.exact if one.total}
     assert detector.last_scoring_.accounts_known > 0
+
+
+def test_a_private_run_equals_a_plain_join(written):
+    equals_a_plain_join(written, 0.05)
+
+
+@pytest.mark.slow
+@needs_data
+def test_a_private_run_on_the_public_sample_equals_a_plain_join(tmp_path):
+    adapter.write(DATA, tmp_path / "amlsim")
+    equals_a_plain_join(tmp_path / "amlsim", 0.03)
 
 
 def test_the_notebook_is_kept_without_output():

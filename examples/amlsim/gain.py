@@ -67,7 +67,8 @@ def facts(source: Path) -> None:
         for label, name in ((1, "laundering"), (0, "others")):
             some = table.filter(Laundering=label)
             amounts = f"{some['Amount'].min():.2f} to {some['Amount'].max():.2f}"
-            print(f"  {name}: amounts {amounts}")
+            small = some.filter(pl.col("Amount") < 100).height
+            print(f"  {name}: amounts {amounts}, {small} of {some.height} below 100")
             for when, ids in known.items():
                 shares = [some[side].is_in(ids.implode()).mean() for side in SIDES]
                 found = ", ".join(

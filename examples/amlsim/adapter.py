@@ -42,8 +42,10 @@ def _read(folder: Path, name: str) -> pl.DataFrame:
     return pl.read_csv(next(folder.glob(f"{name}.csv*"), folder / f"{name}.csv"))
 
 
-def rows(accounts: pl.DataFrame, transactions: pl.DataFrame, split: str) -> pl.DataFrame:
-    """The payments of one period.
+def rows(
+    accounts: pl.DataFrame, transactions: pl.DataFrame, split: str, begin: int | None = None
+) -> pl.DataFrame:
+    """The payments of one period, or from another first step.
 
     A payment is laundering if an account of a cycle makes it to another such account at the step
     at which AMLSim says that the account takes part.
@@ -70,7 +72,7 @@ def rows(accounts: pl.DataFrame, transactions: pl.DataFrame, split: str) -> pl.D
         )
     )
     end = END[split]
-    later = pl.col("step") >= BEGIN[split]
+    later = pl.col("step") >= (BEGIN[split] if begin is None else begin)
     return table.filter(later if end is None else later & (pl.col("step") < end)).drop("step")
 
 

@@ -26,8 +26,8 @@ demo: $(READY)  ## the main job end to end on generated data
 demo-federated: $(READY)  ## the same with the parties as separate processes over Flower
 	@$(BIN)/pv4fad demo-federated
 
-test: $(READY)  ## the whole test suite with real cryptography (about 9 minutes on 2 cores)
-	@echo "Running the test suite (about 9 minutes on 2 cores) ..."
+test: $(READY)  ## the whole test suite with real cryptography (about 10 minutes on 2 cores)
+	@echo "Running the test suite (about 10 minutes on 2 cores) ..."
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-all: $(READY)  ## the test suite and the slow evidence

@@ -9,11 +9,8 @@ Frames travel in an ArrayRecord with one array of bytes per frame.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
 
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -22,22 +19,13 @@ from pv4fad.deployment.station_socket import call
 from pv4fad.errors import WireError
 
 _NAME = "exchange"
-_LOOK_EVERY_S = 1.0
 
 app = ClientApp()
-
-
-def _end_with_node(node: int) -> None:
-    """Flower interrupts this process once when its node is gone, and its retries ignore that."""
-    while os.getppid() == node:
-        time.sleep(_LOOK_EVERY_S)
-    os._exit(1)
 
 
 @app.query()
 def carry(message: Message, context: Context) -> Message:
     """One exchange between the relay and the station."""
-    Thread(target=_end_with_node, args=(os.getppid(),), daemon=True).start()
     station = Path(str(context.node_config["station"]))
     frames = call(station, from_record(message.content))
     return Message(to_record(frames), reply_to=message)

@@ -3,7 +3,8 @@
     python -m pv4fad.deployment.flower.guarded flower-supernode --superlink ...
 
 The starter keeps a pipe to standard input open; when it ends, however it ends, so does this
-process.
+process.  It has a process group of its own, and takes all of it along: an app of Flower that waits
+for a node which is gone ignores polite signals.
 
 A SuperLink runs whatever app is submitted through its control interface, and so does every
 SuperNode behind it.  Without a check, anyone who reaches that interface could run code at every
@@ -17,6 +18,7 @@ import hashlib
 import os
 import signal
 import sys
+import time
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -24,6 +26,7 @@ from threading import Thread
 from typing import Any
 
 APP_FOLDER = Path(__file__).parent / "app"
+_PATIENCE_S = 10.0
 REFUSED = "refused: an app that is not the one of this PV4FAD version"
 # Where each program reads the configuration of an app that is new to it; nothing of the app has
 # been started by then.
@@ -36,17 +39,27 @@ _READS_APPS = {
 def main() -> None:
     """Run the program named by the first argument with the other arguments."""
     program, *arguments = sys.argv[1:]
+    os.setpgid(0, 0)
     Thread(target=_end_with_starter, daemon=True).start()
     refuse_other_apps(program)
     (found,) = entry_points(group="console_scripts", name=program)
     sys.argv = [program, *arguments]
-    found.load()()
+    try:
+        found.load()()
+    finally:
+        _end_group()
 
 
 def _end_with_starter() -> None:
     while os.read(sys.stdin.fileno(), 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_PATIENCE_S)
+    _end_group()
+
+
+def _end_group() -> None:
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def refuse_other_apps(program: str) -> None:

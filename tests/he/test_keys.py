@@ -94,8 +94,18 @@ def foreign_bytes() -> bytes:
         lambda b: b[:200] + b"\xff" * (len(b) - 200),
         lambda b: b[:113] + bytes(len(b) - 113),
         lambda b: foreign_bytes(),
+        lambda b: b[:82] + b"\1" + b[83:],
     ],
-    ids=["empty", "truncated", "longer", "noise", "out of range", "transparent", "foreign ring"],
+    ids=[
+        "empty",
+        "truncated",
+        "longer",
+        "noise",
+        "out of range",
+        "transparent",
+        "foreign ring",
+        "correction factor 257",
+    ],
 )
 def test_bytes_that_are_no_ciphertext_of_this_ring_are_refused(share_keys, good_bytes, spoil):
     ring = Ring.of(share_keys.public.ring)

@@ -28,6 +28,7 @@ Residues: TypeAlias = NDArray[np.uint64]
 
 _UNCOMPRESSED = seal.compr_mode_type.none
 _HEADER_BYTES = 113  # of a serialised ciphertext, whatever its level
+_FACTOR = slice(81, 89)  # of the header: the correction factor of BGV
 _BYTES_PER_RESIDUE = 8
 
 
@@ -137,7 +138,10 @@ class Ring:
                 f"t={self.plain_modulus}): {error}"
             ) from None
         # Of the right length with two polynomials, it has the level; reading gives it its form.
-        if ciphertext.size() != 2 or ciphertext.is_transparent():
+        # Our primes need no correction factor, and the noise bounds count none: to add ciphertexts
+        # of different factors the library multiplies them.
+        factor = int.from_bytes(data[_FACTOR], "little")
+        if ciphertext.size() != 2 or ciphertext.is_transparent() or factor != 1:
             raise CiphertextError("a ciphertext of another level or form than expected")
         return ciphertext
 

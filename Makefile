@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## the main job end to end on generated data
 	@$(BIN)/pv4fad demo
 
-demo-federated: $(READY)  ## the same with the parties as separate processes over Flower
+demo-federated: $(READY)  ## the same with the parties as separate processes, through a hub
 	@$(BIN)/pv4fad demo-federated
 
 test: $(READY)  ## the whole test suite with real cryptography (about 10 minutes on 2 cores)
@@ -31,7 +31,7 @@ test: $(READY)  ## the whole test suite with real cryptography (about 10 minutes
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-all: $(READY)  ## the test suite and the slow evidence
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench,ray]'
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m ''
 
 test-other-blas: $(READY)  ## the tests with floating point, on the kernels of another processor

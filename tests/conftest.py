@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from pv4fad.detection import local_model
+from pv4fad.detection import fitting
 from pv4fad.store import disk
 from pv4fad.store.sealing import insecure_fast_scrypt_for_tests
 
@@ -70,12 +70,12 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.fixture(scope="session", autouse=True)
 def small_local_models():
-    """One copy of the local model's forests instead of four: every prepared run fits five models.
+    """One round of bags of the local model instead of six.
 
-    `tests/detection` and processes that tests start have all copies.
+    `tests/detection` and processes that tests start have all rounds.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_model, "COPIES", 1)
+        patch.setattr(fitting, "ROUNDS", 1)
         yield
 
 

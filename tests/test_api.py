@@ -10,6 +10,7 @@ import sys
 from fractions import Fraction
 from types import SimpleNamespace
 
+import pandas
 import polars as pl
 import pytest
 from sklearn.base import clone
@@ -17,8 +18,8 @@ from sklearn.base import clone
 import pv4fad
 import tests.kit.claims as world
 from pv4fad.api import arguments
-from pv4fad.api.detector import OwnTable
 from pv4fad.api.federation import Federation
+from pv4fad.api.own_table import OwnTable
 from pv4fad.errors import (
     BudgetError,
     DataError,
@@ -30,6 +31,8 @@ from pv4fad.payments.challenge import write_partition
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.rules import rules_of
 from pv4fad.store.records import Records
+from pv4fad.store.sealing import read_key_file
+from tests.kit.deployed_claims import make_folders, running
 from tests.kit.small_federation import PASSPHRASE, small_tables, write_two_banks
 
 # In this order: examples use what those before them have made.
@@ -48,6 +51,7 @@ EXAMPLES = (
     pv4fad.Detector.save,
     pv4fad.load,
     Federation.refresh,
+    pv4fad.connect,
 )
 
 
@@ -55,7 +59,7 @@ EXAMPLES = (
 
 
 def test_the_public_names_are_these():
-    names = ["Detector", "Schema", "errors", "load", "payments", "simulate"]
+    names = ["Detector", "Schema", "connect", "errors", "load", "payments", "simulate"]
     assert sorted(pv4fad.__all__) == names
     assert set(dir(pv4fad)) == {*names, "__version__"}
     for name in names:
@@ -87,7 +91,9 @@ def after(tmp_path_factory):
     }
     folder = tmp_path_factory.mktemp("examples")
     failed, texts = {}, []
-    with pytest.MonkeyPatch.context() as patch:
+    folders = make_folders(folder, limit="1")
+    key = read_key_file(folder / "insurer.key")
+    with pytest.MonkeyPatch.context() as patch, running(folders, key):
         patch.chdir(folder)
         for name in [name for name in os.environ if name.startswith("PV4FAD_")]:
             patch.delenv(name)
@@ -182,7 +188,9 @@ def test_a_second_detector_spends_what_is_left_and_a_third_is_refused(after):
     federation = after.federation
     again = pv4fad.Detector(epsilon=2, alert_share=0.05).fit(after.claims, federation)
     assert federation.ledgers["south"].left == 0
-    with pytest.raises(BudgetError, match=r"south: .* 0 of this bank's limit 3 is left.*set_limit"):
+    with pytest.raises(
+        BudgetError, match=r"south: .* 0 of this party's limit 3 is left.*set_limit"
+    ):
         pv4fad.Detector(epsilon=1).fit(after.claims, federation)
     assert [ledger.spent for ledger in federation.ledgers.values()] == [3, 3]
     assert again.run_.run_id != after.detector.run_.run_id
@@ -303,7 +311,6 @@ def test_the_same_data_and_seed_give_what_the_command_line_gives(
 
 
 def test_frames_of_pandas_are_read_as_those_of_polars():
-    pandas = pytest.importorskip("pandas")
     tables, schema = small_tables(), pv4fad.payments.SCHEMA
     text = tables.accounts["bank01"].cast(pl.String)
     rows = tables.test.transactions.cast({"Label": pl.Int64}).with_columns(

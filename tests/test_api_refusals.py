@@ -103,7 +103,11 @@ WRONG_FITS = {
     "ε is zero": ({"epsilon": 0}, CLAIMS, "epsilon must be greater than 0"),
     "ε is a word": ({"epsilon": "small"}, CLAIMS, "ε 'small': expected a number"),
     "too many alerts": ({"epsilon": 1, "alert_share": 2}, CLAIMS, "alert_share"),
-    "an unknown model": ({"epsilon": 1, "model": "best"}, CLAIMS, "model: Input should be"),
+    "an unknown model": (
+        {"epsilon": 1, "model": "best"},
+        CLAIMS,
+        "model: must be 'evidence' or 'paper'",
+    ),
     "an option of the other model": (
         {"epsilon": 1, "trees": 5},
         CLAIMS,
@@ -115,7 +119,7 @@ WRONG_FITS = {
         CLAIMS,
         "honest_holders",
     ),
-    "a seed that is a word": ({"epsilon": 1, "seed": "x"}, CLAIMS, "seed: Input should be"),
+    "a seed that is a word": ({"epsilon": 1, "seed": "x"}, CLAIMS, "seed: must be a whole number"),
     "no label": ({"epsilon": 1}, CLAIMS.drop("Fraud"), "the rows: column Fraud: missing"),
     "no anomaly": ({"epsilon": 1}, CLAIMS.with_columns(Fraud=0), "label 1"),
     "no row": ({"epsilon": 1}, CLAIMS.head(0), "the rows: the table is empty"),
@@ -153,7 +157,8 @@ def test_further_wrong_uses_are_refused(untrained, tmp_path):
         (lambda: untrained.refresh({"west": NORTH}), ParameterError, "no holder 'west'"),
         (lambda: untrained.set_limit("west", 1), ParameterError, "no holder 'west'"),
         (lambda: pv4fad.load(tmp_path / "none"), StoreError, "holds no run"),
-        (lambda: pv4fad.connect("payment-network"), ParameterError, "pv4fad federation start"),
+        (lambda: pv4fad.load(untrained), ParameterError, "give the folder of a run"),
+        (lambda: pv4fad.connect(tmp_path), DataError, "is not the folder of a party"),
     ):
         with pytest.raises(error, match=message):
             call()

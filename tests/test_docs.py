@@ -10,7 +10,7 @@ import click
 import pytest
 import typer.main
 
-from pv4fad.cli.main import app
+from pv4fad.cli.main import COMMANDS, app
 from pv4fad.protocol.order import ROWS
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
@@ -109,6 +109,9 @@ def test_commands_in_the_docs_exist_with_their_options(page):
     for shown in shown_commands(page):
         command: click.Command = typer.main.get_command(app)
         words = shlex.split(shown, comments=True)[1:]
+        if words and not words[0].startswith("-"):
+            assert words[0] in COMMANDS, f"{shown} in {page.name}"
+            command = COMMANDS[words[0]].load(words.pop(0))
         while words and isinstance(command, click.Group) and not words[0].startswith("-"):
             assert words[0] in command.commands, f"{shown} in {page.name}"
             command = command.commands[words.pop(0)]

@@ -63,7 +63,8 @@ def test_the_report_holds_the_bounds_of_the_run():
         assert report["sanitising"][name]["log2 flood"] == bound.flood.range_bits
     messages = report["messages in bytes, over all banks"]
     n_blocks = sum(plan.layout.n_blocks for plan in parameters.tables)
-    assert messages["1 planes, S → B"]["count"] == 52 * n_blocks
+    assert messages["2 digits, S → B"]["count"] == 27 * n_blocks
+    assert messages["3 codewords, S → B"]["count"] == 10 * n_blocks
     assert messages["9 label masks, A → B"]["bytes"] == 20 * 8 * 3 * 5 * 8
 
 
@@ -102,10 +103,10 @@ PAPER = ["--model", "paper"]
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ([*PAPER, "--bound", "1000"], "bound = 1000"),
+        ([*PAPER, "--bound", "1000"], "lower the bound"),
         (["--bound", "2"], "bound is an option of model paper only"),
         (["--scoring", "votes"], "scoring is an option of model paper only"),
-        (["--bank-accounts", "10000000"], "code: 43-bit tags"),
+        (["--bank-accounts", "100000000"], "two different records pass for one"),
         (["--honest-banks", "2"], "honest_banks = 2"),
         (["--noise", "none"], "epsilon none"),
         (["--epsilon", "much"], "expected a number"),

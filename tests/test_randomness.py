@@ -18,7 +18,7 @@ def chi_square(values: np.ndarray, modulus: int, cells: int = 64) -> float:
     return float(((observed - expected) ** 2 / expected).sum())
 
 
-@pytest.mark.parametrize("modulus", [2, 17, T, 786433, 2**31 + 11])
+@pytest.mark.parametrize("modulus", [2, 17, T, 786433, 2**31 + 11, 140737488125953])
 def test_secret_residues_are_uniform(modulus):
     values = secret_residues(modulus, 200_000)
     assert values.max() < modulus

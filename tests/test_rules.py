@@ -249,9 +249,9 @@ BAD_FILES = [
     (RATING + "above = true", "rule 1: above: must be a finite number or a date"),
     (RATING + "missing = 1", "rule 1: missing: "),
     (RATING + "missing = true\nis = 1", "rule 1: column 'Rating': missing = true allows no other"),
-    ("[[rules]]\ncolumn = 'Rating'\nis = 1", "rule 1: class: Field required"),
+    ("[[rules]]\ncolumn = 'Rating'\nis = 1", "rule 1: class: is missing"),
     ("[[rules]]\nclass = 'watch'\nall = []", "rule 1: all: "),
-    ("[[rules]]\nclass = 'watch'\nis = 1", "rule 1: column: Field required"),
+    ("[[rules]]\nclass = 'watch'\nis = 1", "rule 1: column: is missing"),
     ("[[rules]]\nclass = 'watch'\ncolumn = ''\nis = 1", "rule 1: column: "),
     (RATING + "is = 1\n" + RATING + "iz = 1", "rule 2: iz: "),
     (

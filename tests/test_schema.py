@@ -83,12 +83,12 @@ def test_kinds_group_classes(path: Path) -> None:
 
 RULE = '"blocked"]\n[[record.rules]]\ncolumn = "Rating"\nis = 1\nclass = '
 WRONG = [
-    (('name = "claims"', ""), ": name: Field required"),
+    (('name = "claims"', ""), ": name: is missing"),
     (('name = "claims"', 'name = "our claims"'), ": name: "),
     (("[rows]", "[row]"), ": row"),
-    (("[record]", "[records]"), ": record: Field required"),
+    (("[record]", "[records]"), ": record: is missing"),
     (("[rows]", "extra = 1\n[rows]"), ": extra: "),
-    (('id = "ClaimId"', ""), ": rows: id: Field required"),
+    (('id = "ClaimId"', ""), ": rows: id: is missing"),
     (('id = "ClaimId"', "id = 3"), ": rows: id: "),
     (('id = "ClaimId"', 'id = ""'), ": rows: id: "),
     (('id = "ClaimId"', 'id = "Submitted"'), ": rows: id, time and label must be different"),
@@ -104,7 +104,7 @@ WRONG = [
     (("[sides.doctor]", '[sides."a doctor"]'), "sides.a doctor"),
     (("DoctorId", "PatientId"), "sides: each side needs an id column of its own"),
     (("DoctorId", "Amount"), "sides: 'Amount' is used for something else in rows"),
-    (('id = "DoctorId"', ""), "sides.doctor: id: Field required"),
+    (('id = "DoctorId"', ""), "sides.doctor: id: is missing"),
     (('id = "DoctorId"', 'id = "DoctorId"\nleg = "last"'), "sides.doctor.leg: needs rows.event"),
     (('id = "DoctorId"', 'id = "DoctorId"\nleg = "second"'), "sides.doctor: leg: "),
     (('id = "DoctorId"', 'id = "DoctorId"\nnamespace = "d"'), "namespaces: give sides.*.namespace"),

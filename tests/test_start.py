@@ -1,11 +1,13 @@
 """How `pv4fad` begins."""
 
+import subprocess
 import sys
 from types import ModuleType
 
 import pytest
 
 from pv4fad import __main__
+from pv4fad.cli.main import COMMANDS
 
 
 class Interrupted(ModuleType):
@@ -27,3 +29,28 @@ def test_the_command_starts(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["pv4fad", "--version"])
     __main__.main()
     assert capsys.readouterr().out.startswith("pv4fad ")
+
+
+_HELP = """
+import sys
+from pv4fad.__main__ import main
+sys.argv = ["pv4fad", "--help"]
+try:
+    main()
+finally:
+    print("loaded:", sorted({"numpy", "polars", "sklearn", "seal", "pydantic"} & set(sys.modules)))
+"""
+
+
+def test_help_loads_no_command():
+    ended = subprocess.run(
+        [sys.executable, "-c", _HELP], check=True, capture_output=True, text=True
+    )
+    assert "train" in ended.stdout
+    assert ended.stdout.endswith("loaded: []\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_of_a_command_what_its_own_help_says(name):
+    own = COMMANDS[name].load(name).help or ""
+    assert " ".join(own.split()).startswith(COMMANDS[name].help)

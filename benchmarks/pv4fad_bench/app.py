@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pv4fad_bench import (
     classes_command,
+    deployed,
     dp_forest,
     iso20022_command,
+    journey_command,
     table_command,
     utility_command,
 )
@@ -14,8 +16,10 @@ from pv4fad_bench.commands import app
 app.command("table")(table_command.table)
 app.command("scaling")(table_command.scaling)
 app.command("classes")(classes_command.command)
+app.command("deployed")(deployed.command)
 app.command("dp-forest")(dp_forest.command)
 app.command("iso20022")(iso20022_command.command)
+app.command("whole")(journey_command.command)
 app.command("utility")(utility_command.command)
 
 __all__ = ["app"]

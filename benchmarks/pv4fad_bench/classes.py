@@ -13,6 +13,7 @@ from typing import Any
 
 from pv4fad import __version__
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
+from pv4fad.workers import Workers
 from pv4fad_bench.evidence_workload import EvidenceWorkload
 from pv4fad_bench.harness import Phase, Progress, this_machine
 from pv4fad_bench.whole import run_whole_job
@@ -61,22 +62,22 @@ def bench_classes(
     pns_accounts: int,
     bank_accounts: int,
     classes: Sequence[int],
-    n_workers: int | None,
+    workers: Workers,
     progress: Progress,
 ) -> ClassesReport:
     """Run a job for each number of classes."""
     workloads = [EvidenceWorkload(pns_accounts, bank_accounts, n_classes=n) for n in classes]
     accounts = pns_accounts + bank_accounts
     progress.begin(_SECONDS_PER_ACCOUNT * accounts * sum(classes), len(workloads))
-    return ClassesReport(tuple(_point(one, n_workers, progress) for one in workloads))
+    return ClassesReport(tuple(_point(one, workers, progress) for one in workloads))
 
 
-def _point(workload: EvidenceWorkload, n_workers: int | None, progress: Progress) -> ClassesPoint:
+def _point(workload: EvidenceWorkload, workers: Workers, progress: Progress) -> ClassesPoint:
     job = run_whole_job(
         workload,
         n_transactions=workload.pns_accounts * PER_ACCOUNT,
         per_account=PER_ACCOUNT,
-        n_workers=n_workers,
+        workers=workers,
         advance=lambda: None,
     )
     progress.advance()

@@ -10,8 +10,9 @@ import typer
 from rich.table import Table
 
 from pv4fad.cli.console import fail, out, progress_bar
+from pv4fad.cli.options import Workers
 from pv4fad.files import require_writable, write_whole
-from pv4fad.report.words import size_text
+from pv4fad.report.texts import size_text
 from pv4fad.schema import MOST_CLASSES
 from pv4fad_bench.classes import CLASSES, ClassesPoint, ClassesReport, bench_classes
 from pv4fad_bench.commands import (
@@ -20,7 +21,6 @@ from pv4fad_bench.commands import (
     Bar,
     JsonFile,
     PnsAccounts,
-    Workers,
     whole_numbers,
 )
 from pv4fad_bench.harness import Phase

@@ -14,8 +14,9 @@ from rich.progress import TaskID
 from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out, progress_bar
+from pv4fad.cli.options import Workers
 from pv4fad.files import require_writable, write_whole
-from pv4fad.report.words import size_text
+from pv4fad.report.texts import size_text
 from pv4fad_bench.evidence_workload import EvidenceWorkload
 from pv4fad_bench.harness import BenchReport, Progress
 from pv4fad_bench.match import bench_match
@@ -33,9 +34,6 @@ PnsAccounts = Annotated[
     int, typer.Option("--pns-accounts", min=1, help="Accounts of the payment network.")
 ]
 BankAccounts = Annotated[int, typer.Option("--bank-accounts", min=1, help="Accounts of the bank.")]
-Workers = Annotated[
-    int | None, typer.Option("--workers", min=0, help="Worker processes; one per core if not set.")
-]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Write all figures to this file.", dir_okay=False)
 ]
@@ -135,7 +133,7 @@ def score(
             workload,
             n_transactions=transactions,
             per_account=per_account,
-            n_workers=workers,
+            workers=workers,
             progress=progress,
         ),
         json_file,

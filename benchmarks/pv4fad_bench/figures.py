@@ -22,7 +22,7 @@ from pv4fad.report.canvas import (
     ticks,
 )
 from pv4fad.report.render import ENVIRONMENT, render_page
-from pv4fad.report.words import size_text
+from pv4fad.report.texts import size_text
 from pv4fad_bench.scaling import SCORE, TRAIN, ScalingReport
 from pv4fad_bench.table import LABELS, RowResult
 from pv4fad_bench.whole import WholeJob

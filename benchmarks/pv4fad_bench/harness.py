@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from pv4fad import __version__
 from pv4fad.protocol.wire import Header
-from pv4fad.workers import Usage, WorkerPool, available_cores, peak_memory_bytes
+from pv4fad.workers import Usage, WorkerPool, Workers, available_cores, peak_memory_bytes
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -93,11 +93,11 @@ class MeasuredPool(WorkerPool):
 
     def __init__(
         self,
-        n_workers: int | None,
+        workers: Workers,
         phase_of: Mapping[Callable[..., Any], str] | None = None,
         between: str | None = None,
     ) -> None:
-        super().__init__(n_workers)
+        super().__init__(workers)
         self.stopwatch = Stopwatch(self.usage)
         self.taps: dict[Callable[..., Any], Tap] = {}
         self.end_before: Callable[..., Any] | None = None

@@ -24,6 +24,7 @@ from pv4fad.payments.iso20022.messages import message_files, read_messages
 from pv4fad.payments.iso20022.writer import write_folder
 from pv4fad.payments.schema import LABEL
 from pv4fad.workers import available_cores, peak_memory_bytes
+from pv4fad_bench.xml_parsers import parser_seconds
 
 
 @dataclass
@@ -56,6 +57,9 @@ def command(
     workers: Annotated[
         int | None, typer.Option(min=0, help="Processes that read; one per core if not set.")
     ] = None,
+    parsers: Annotated[
+        bool, typer.Option("--parsers", help="Also time other XML parsers, on one of the files.")
+    ] = False,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write all figures to this file.", dir_okay=False)
     ] = None,
@@ -65,6 +69,8 @@ def command(
     Reading includes all checks of the loader. The rows are those of TRANSACTION_SCHEMA.
     """
     require_writable(json_file)
+    if parsers and gzip:
+        raise ParameterError("--parsers: is for files that are not compressed")
     n_workers = min(files, available_cores()) if workers is None else workers
     with progress_bar() as bars, tempfile.TemporaryDirectory() as place:
         task = bars.add_task("generating", total=3)
@@ -79,6 +85,7 @@ def command(
         with _clock() as reading:
             sheet = read_messages(folder, workers=n_workers)
         bars.update(task, description="read", completed=3)
+        others = parser_seconds(message_files(folder)[0]) if parsers else {}
     if sheet.found or not sheet.rows.equals(frame.drop(LABEL)):
         raise ParameterError("what was read is not what was written: this is a bug")
     figures = {
@@ -92,7 +99,7 @@ def command(
         "read: wall s": reading.wall_s,
         "read: CPU s": reading.cpu_s,
         "peak of this process, MiB": peak_memory_bytes() >> 20,
-    }
+    } | {f"one file, {name}: CPU s": seconds for name, seconds in others.items()}
     if json_file is not None:
         write_whole(json_file, json.dumps(figures, indent=2) + "\n")
     table = Table(box=SIMPLE, show_header=False, pad_edge=False)

@@ -20,20 +20,30 @@ from pv4fad.hashing.placement import place
 from pv4fad.he.keys import Decryptor
 from pv4fad.he.ring import Ring
 from pv4fad.protocol.count.steps import masked_products
-from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
+from pv4fad.protocol.match.messages import (
+    BlindedIndicators,
+    DistanceWords,
+    EncryptedTable,
+    MaskedDistances,
+    MaskedValues,
+    ValueDigits,
+)
 from pv4fad.protocol.match.steps import (
     BlindedBlock,
-    BlindJob,
+    IndicatorsJob,
     OpenJob,
     blind_indicators,
-    encrypt_planes,
-    open_indicators,
-    sum_layers,
-    sum_shared_layers,
+    encrypt_powers,
+    encrypt_value_digits,
+    encrypt_words,
+    mask_distances,
+    mask_values,
+    open_block,
 )
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Header
 from pv4fad.store.store import MemoryStore
+from pv4fad.workers import Workers
 from pv4fad_bench.harness import (
     BenchReport,
     Complete,
@@ -50,19 +60,21 @@ PLACE = "place accounts, make keys"
 HASH = "hash bank accounts"
 MESSAGES = "messages and stores"
 PHASES: Mapping[Callable[..., Any], str] = {
-    encrypt_planes: "encrypt planes",
-    sum_layers: "layers of one block",
-    sum_shared_layers: "layers of two blocks",
-    blind_indicators: "blind and sanitise",
-    open_indicators: "open shares",
+    encrypt_powers: "encrypt powers",
+    mask_values: "polynomials",
+    open_block: "open",
+    encrypt_value_digits: "encrypt digits",
+    mask_distances: "distances",
+    encrypt_words: "encrypt codewords, planes",
+    blind_indicators: "indicators",
 }
 _USUAL_OVERHEAD = 1.2  # for the estimate
 
 
-def bench_match(workload: Workload, n_workers: int | None, progress: Progress) -> BenchReport:
+def bench_match(workload: Workload, workers: Workers, progress: Progress) -> BenchReport:
     """Run a match and check it."""
     parameters = workload.parameters()
-    with MeasuredPool(n_workers, PHASES, MESSAGES) as pool:
+    with MeasuredPool(workers, PHASES, MESSAGES) as pool:
         n_cores, before = max(1, pool.n_workers), unit_costs(pool, parameters)
         expected = expected_operations(parameters).with_costs(before)
         n_steps = sum(len(parameters.match_steps(bank)) for bank in parameters.banks)
@@ -105,18 +117,16 @@ def _watch(
     """Count and check every job; stop before the count."""
     counter, check = OperationCounter(parameters), _Check(workload, parameters)
 
-    def blinded(job: BlindJob, block: BlindedBlock) -> None:
+    def blinded(job: IndicatorsJob, block: BlindedBlock) -> None:
         counter.blind_indicators(job)
         check.blinded(job, block)
 
-    def opened(job: OpenJob, u: NDArray[np.uint32]) -> None:
-        counter.open_indicators(job)
-        check.opened(u)
+    def opened(job: OpenJob, values: NDArray[np.uint64]) -> None:
+        counter.open_block(job)
+        if job.secret.ring == parameters.match_ring:
+            check.opened(values)
 
-    pool.taps = count_match_operations(counter) | {
-        blind_indicators: blinded,
-        open_indicators: opened,
-    }
+    pool.taps = count_match_operations(counter) | {blind_indicators: blinded, open_block: opened}
     pool.end_before = masked_products
     return counter, check, TrafficMeter()
 
@@ -124,11 +134,13 @@ def _watch(
 def count_match_operations(counter: OperationCounter) -> dict[Callable[..., Any], Tap]:
     """Taps that count the operations of every job of a match."""
     return {
-        encrypt_planes: lambda job, _: counter.encrypt_planes(job),
-        sum_layers: lambda job, _: counter.sum_layers(job),
-        sum_shared_layers: lambda job, _: counter.sum_shared_layers(job),
+        encrypt_powers: lambda job, _: counter.encrypt_powers(job),
+        mask_values: lambda job, _: counter.mask_values(job),
+        encrypt_value_digits: lambda job, _: counter.encrypt_value_digits(job),
+        mask_distances: lambda job, _: counter.mask_distances(job),
+        encrypt_words: lambda job, _: counter.encrypt_words(job),
         blind_indicators: lambda job, _: counter.blind_indicators(job),
-        open_indicators: lambda job, _: counter.open_indicators(job),
+        open_block: lambda job, _: counter.open_block(job),
     }
 
 
@@ -136,11 +148,17 @@ def _figures(
     workload: Workload, parameters: RunParameters, traffic: TrafficMeter
 ) -> dict[str, float]:
     (plan,) = parameters.tables
-    upload = traffic.n_bytes(EncryptedTable.kind)
+    upload, download = (
+        sum(traffic.n_bytes(kind.kind) for kind in kinds)
+        for kinds in (
+            (EncryptedTable, ValueDigits, DistanceWords),
+            (MaskedValues, MaskedDistances, BlindedIndicators),
+        )
+    )
     return {
         "blocks": plan.layout.n_blocks,
         "upload_bytes": upload,
-        "download_bytes": traffic.n_bytes(BlindedIndicators.kind),
+        "download_bytes": download,
         "upload_bytes_per_100k_accounts": round(upload / workload.pns_accounts * 100_000),
         "log2_false_match": parameters.log2_false_match,
         "log2_distance": parameters.log2_distance,
@@ -165,7 +183,7 @@ class _Check:
         self._shares: deque[NDArray[np.uint32]] = deque()
         self._truth = _indicators(workload, parameters)
 
-    def blinded(self, job: BlindJob, block: BlindedBlock) -> None:
+    def blinded(self, job: IndicatorsJob, block: BlindedBlock) -> None:
         """The bank's side of a block."""
         self._shares.append(block.shares)
         ring, decryptor = Ring.of(job.own_secret.ring), Decryptor(job.own_secret)
@@ -173,7 +191,7 @@ class _Check:
         opened = [decryptor.decrypt(ring.load(one, top)) for one in block.encrypted_shares]
         self._wrong_shares += int((np.stack(opened).ravel() != block.shares.ravel()).sum())
 
-    def opened(self, u: NDArray[np.uint32]) -> None:
+    def opened(self, u: NDArray[np.uint64]) -> None:
         """The payment network's side of the same block."""
         difference = (u.astype(np.int64) - self._shares.popleft()) % self._modulus
         first = self._n_blocks * u.shape[1]

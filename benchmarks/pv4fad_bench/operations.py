@@ -2,7 +2,7 @@
 
 Their sum, divided by the workers, is the floor: the time a match would take if nothing but HE
 operations took any.  Unit costs are measured in all worker processes at once, because memory
-bandwidth is shared.
+bandwidth is shared.  All numbers follow from public sizes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import poisson
 
-from pv4fad.hashing.keyed import N_FUNCTIONS
-from pv4fad.he.circuits import FEW_ACCOUNTS, FINAL_PRIMES
-from pv4fad.he.equality import POLYNOMIAL_PRIMES, WEIGHT
+from pv4fad.he.circuits import EQUALITY_PRIMES, FINAL_PRIMES, PLANE_PRIMES
 from pv4fad.he.keys import (
     Decryptor,
     Encryptor,
@@ -28,17 +24,21 @@ from pv4fad.he.keys import (
     SecretEncryptor,
     generate_keys,
 )
-from pv4fad.he.ring import Ring
+from pv4fad.he.polynomial import baby_steps, exponents
+from pv4fad.he.ring import DISTANCE_RING, TAG_RING
 from pv4fad.he.sanitise import Flood, Sanitiser
+from pv4fad.protocol.match.comparison import N_DIGITS, WORD_BITS
 from pv4fad.protocol.match.steps import (
-    BlindJob,
-    LayersJob,
+    DistancesJob,
+    IndicatorsJob,
     OpenJob,
-    PlanesJob,
-    SharedLayersJob,
-    bit_plane,
+    PowersJob,
+    ValueDigitsJob,
+    ValuesJob,
+    WordsJob,
 )
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.ring_keys import new_keys
 from pv4fad.randomness import secret_residues
 from pv4fad.workers import WorkerPool
 from pv4fad_bench.harness import Job, Operation
@@ -46,17 +46,22 @@ from pv4fad_bench.harness import Job, Operation
 _SECONDS_EACH = 0.06
 _MOST_REPEATS = 200
 
+ENCRYPT_POWER = "encrypt a power"
+COEFFICIENT = "encode, product with coefficients"
+GIANT_STEP = "product for a giant step"
+RELINEARISE = "product, relinearise a value"
+SANITISE_VALUE = "sanitise a value"
+ENCRYPT_DIGIT = "encrypt a digit"
+DIGIT = "encode, product with a digit"
+SANITISE_DISTANCE = "sanitise a distance"
+ENCRYPT_BIT = "encrypt a bit"
 ENCRYPT_PLANE = "encrypt a plane"
-MASK = "encode, product with a mask"
-ADD = "add"
-SQUARE = "square, relinearise, switch down"
-PRODUCT = "product, relinearise, switch down"
+BIT = "encode, product with a bit"
 SWITCH = "switch down"
-CONSTANT = "product with a constant"
-FINAL_MASK = "encode, product with an atom mask"
-FINAL_ADD = "add for an atom"
+PRODUCT = "product, relinearise, switch down"
+SELECT = "product for a class, add"
 SHARE_SLOTS = "encode, add a share"
-SANITISE = "sanitise"
+SANITISE = "sanitise an indicator"
 ENCRYPT_SHARE = "encrypt a share"
 DECRYPT = "decrypt"
 
@@ -74,51 +79,62 @@ class OperationCounter:
         self._top = parameters.match_ring.n_data_primes
         self._halves = parameters.match_ring.degree // parameters.share_ring.degree
 
-    def encrypt_planes(self, job: PlanesJob) -> None:
-        self.counts[ENCRYPT_PLANE] += job.code_length
+    def encrypt_powers(self, job: PowersJob) -> None:
+        self.powers(job.degree)
 
-    def sum_layers(self, job: LayersJob) -> None:
-        for words in job.words:
-            used = int(np.bitwise_or.reduce(words)).bit_count()
-            self.layer(int(np.count_nonzero(words)), used)
-        for atoms in job.atoms[: len(job.atoms) - job.n_shared]:
-            self.polynomial(1, _n_masks(atoms))
+    def powers(self, degree: int) -> None:
+        self.counts[ENCRYPT_POWER] += len(exponents(degree))
 
-    def layer(self, n_accounts: int, n_planes: int) -> None:
-        """One layer that has so many accounts, and ones in so many planes."""
-        few = n_accounts <= FEW_ACCOUNTS
-        self.counts[MASK] += n_accounts if few else n_planes
-        self.counts[ADD] += n_accounts * WEIGHT if few else n_planes
+    def mask_values(self, job: ValuesJob) -> None:
+        self.values(job.degree)
 
-    def sum_shared_layers(self, job: SharedLayersJob) -> None:
-        for pair in job.pairs:
-            self.polynomial(len(pair), sum(_n_masks(layer.atoms) for layer in pair))
+    def values(self, degree: int) -> None:
+        """Both polynomials of a block, `he.polynomial.evaluate`."""
+        w = baby_steps(degree)
+        for n_coefficients in (degree + 1, degree):
+            sections = [
+                len(range(start + 1, min(start + w, n_coefficients)))
+                for start in range(0, n_coefficients, w)
+            ]
+            giants = sections[1:]
+            self.counts[COEFFICIENT] += sum(sections) + giants.count(0)
+            n_products = len(giants) - giants.count(0)
+            if n_products:
+                self.counts[GIANT_STEP] += n_products - 1
+                self.counts[RELINEARISE] += 1
+        self.counts[SANITISE_VALUE] += 2
 
-    def polynomial(self, n_layers: int, n_masks: int) -> None:
-        """One polynomial (`he.equality`) for so many layers, and products with atom masks."""
-        self.counts[ADD] += n_layers
-        for level in range(POLYNOMIAL_PRIMES, self._top):
-            self.counts[at(SWITCH, level + 1)] += 1
-        for level in (POLYNOMIAL_PRIMES, POLYNOMIAL_PRIMES - 1, POLYNOMIAL_PRIMES - 2):
-            self.counts[at(SQUARE, level)] += 1
-        self.counts[at(PRODUCT, POLYNOMIAL_PRIMES - 3)] += 1
-        self.counts[at(SWITCH, POLYNOMIAL_PRIMES - 1)] += 1
-        self.counts[at(SWITCH, POLYNOMIAL_PRIMES - 2)] += 2
-        self.counts[CONSTANT] += 4
-        self.counts[FINAL_MASK] += n_masks
-        self.counts[FINAL_ADD] += n_masks
+    def encrypt_value_digits(self, job: ValueDigitsJob) -> None:
+        self.counts[ENCRYPT_DIGIT] += N_DIGITS + 1
 
-    def blind_indicators(self, job: BlindJob) -> None:
-        self.blind(len(job.partial_sums[0]), len(job.partial_sums))
+    def mask_distances(self, job: DistancesJob) -> None:
+        self.counts[DIGIT] += N_DIGITS
+        self.counts[SANITISE_DISTANCE] += 1
 
-    def blind(self, n_atoms: int, n_parts: int) -> None:
-        self.counts[FINAL_ADD] += n_atoms * n_parts
-        self.counts[SHARE_SLOTS] += n_atoms
-        self.counts[SANITISE] += n_atoms
-        self.counts[ENCRYPT_SHARE] += n_atoms * self._halves
+    def encrypt_words(self, job: WordsJob) -> None:
+        self.words(job.n_classes)
 
-    def open_indicators(self, job: OpenJob) -> None:
-        self.counts[DECRYPT] += len(job.blinded)
+    def words(self, n_classes: int) -> None:
+        self.counts[ENCRYPT_BIT] += WORD_BITS
+        self.counts[ENCRYPT_PLANE] += n_classes
+
+    def blind_indicators(self, job: IndicatorsJob) -> None:
+        self.indicators(job.n_classes)
+
+    def indicators(self, n_classes: int) -> None:
+        self.counts[BIT] += WORD_BITS
+        if self._top > EQUALITY_PRIMES:
+            self.counts[SWITCH] += 1
+        for level in (EQUALITY_PRIMES, EQUALITY_PRIMES - 1):
+            self.counts[at(PRODUCT, level)] += 1
+        self.counts[at(PRODUCT, PLANE_PRIMES)] += n_classes
+        self.counts[SELECT] += n_classes**2
+        self.counts[SHARE_SLOTS] += n_classes
+        self.counts[SANITISE] += n_classes
+        self.counts[ENCRYPT_SHARE] += n_classes * self._halves
+
+    def open_block(self, job: OpenJob) -> None:
+        self.counts[DECRYPT] += len(job.ciphertexts)
 
     def with_costs(self, unit_s: dict[str, float]) -> tuple[Operation, ...]:
         """All of it, the costliest first."""
@@ -126,31 +142,22 @@ class OperationCounter:
         return tuple(sorted(operations, key=lambda one: -one.total_s))
 
 
-def _n_masks(atoms: NDArray[np.int16]) -> int:
-    """Atoms that some account has: the others cost nothing."""
-    return len(np.unique(atoms[atoms >= 0]))
-
-
 def expected_operations(parameters: RunParameters) -> OperationCounter:
-    """What a match will need, from public sizes: the largest loads that bins are likely to have."""
+    """What a match will need."""
     expected = OperationCounter(parameters)
-    length, n_atoms = parameters.code.length, parameters.sizes.n_atoms
-    for bank, n_accounts in parameters.banks.items():
-        for plan, chunk in parameters.match_steps(bank):
-            n_blocks = len(parameters.blocks_of_chunk(plan, chunk))
-            mean = N_FUNCTIONS * n_accounts / plan.layout.n_bins_used
-            fullest = 1 / plan.layout.block_size
-            n_layers = int(poisson.isf(fullest, mean)) + 1
-            n_polynomials = int(poisson.isf(fullest, mean * n_blocks)) + 1
-            expected.counts[ENCRYPT_PLANE] += n_blocks * length
-            for _ in range(n_blocks * n_layers):
-                expected.layer(plan.layout.block_size, length)
-            for _ in range(n_polynomials):
-                layers = -(-n_blocks * n_layers // n_polynomials)
-                expected.polynomial(layers, layers * n_atoms)
-            for _ in range(n_blocks):
-                expected.blind(n_atoms, 1)
-                expected.counts[DECRYPT] += n_atoms
+    n_classes = parameters.sizes.n_atoms
+    for plan in parameters.tables:
+        degree = parameters.largest_load(plan)
+        for block in range(plan.layout.n_blocks * len(plan.banks)):
+            if block < plan.layout.n_blocks:  # the banks of a table share them
+                expected.powers(degree)
+            expected.values(degree)
+            expected.counts[ENCRYPT_DIGIT] += N_DIGITS + 1
+            expected.counts[DIGIT] += N_DIGITS
+            expected.counts[SANITISE_DISTANCE] += 1
+            expected.words(n_classes)
+            expected.indicators(n_classes)
+            expected.counts[DECRYPT] += 3 + n_classes
     return expected
 
 
@@ -158,17 +165,17 @@ def expected_operations(parameters: RunParameters) -> OperationCounter:
 class CalibrationJob:
     """What a worker needs to measure unit costs."""
 
-    match_keys: KeyPair
+    keys: dict[str, KeyPair]  # of the payment network's rings
     share_keys: KeyPair
-    flood: Flood
+    floods: dict[str, Flood]
 
 
 def unit_costs(pool: WorkerPool, parameters: RunParameters) -> dict[str, float]:
     """Seconds of each operation while all workers are busy with the same."""
     job = CalibrationJob(
-        generate_keys(parameters.match_ring, relinearisation=True),
+        dict(new_keys(parameters)),
         generate_keys(parameters.share_ring, relinearisation=False),
-        parameters.bounds["match"].flood,
+        {name: bound.flood for name, bound in parameters.bounds.items()},
     )
     return mean_costs(pool, measure_operations, job)
 
@@ -192,36 +199,63 @@ def measured(operations: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def _operations(job: CalibrationJob) -> dict[str, Callable[[], Any]]:
-    match, share = Ring.of(job.match_keys.public.ring), Ring.of(job.share_keys.public.ring)
-    encryptor, own = SecretEncryptor(job.match_keys.secret), SecretEncryptor(job.share_keys.secret)
-    evaluator, decryptor = Evaluator(job.match_keys.public), Decryptor(job.match_keys.secret)
-    sanitiser, zero = Sanitiser(job.match_keys.public, job.flood), Encryptor(job.match_keys.public)
-    t, top = match.plain_modulus, match.parameters.n_data_primes
-    values = secret_residues(t, match.degree)
-    mask, half = bit_plane(values, 0), values[: share.degree]
-    fresh = encryptor.encrypt(mask)
+    return _of_tags(job) | _of_distances(job) | _of_indicators(job)
+
+
+def _of_tags(job: CalibrationJob) -> dict[str, Callable[[], Any]]:
+    keys = job.keys["tags"]
+    encryptor, evaluator = SecretEncryptor(keys.secret), Evaluator(keys.public)
+    sanitiser = Sanitiser(keys.public, job.floods["values"])
+    values = secret_residues(TAG_RING.plain_modulus, TAG_RING.degree)
+    fresh = encryptor.encrypt(values)
+    return {
+        ENCRYPT_POWER: lambda: encryptor.encrypt(values),
+        COEFFICIENT: lambda: evaluator.times_slots(fresh, values),
+        GIANT_STEP: lambda: evaluator.product(fresh, fresh),
+        RELINEARISE: lambda: evaluator.sum_of_products([(fresh, fresh)]),
+        SANITISE_VALUE: lambda: sanitiser.sanitise(evaluator.total([fresh])),
+    }
+
+
+def _of_distances(job: CalibrationJob) -> dict[str, Callable[[], Any]]:
+    keys = job.keys["distances"]
+    encryptor, evaluator = SecretEncryptor(keys.secret), Evaluator(keys.public)
+    sanitiser = Sanitiser(keys.public, job.floods["distances"])
+    values = secret_residues(DISTANCE_RING.plain_modulus, DISTANCE_RING.degree)
+    fresh = encryptor.encrypt(values)
+    return {
+        ENCRYPT_DIGIT: lambda: encryptor.encrypt(values),
+        DIGIT: lambda: evaluator.times_slots(fresh, values),
+        SANITISE_DISTANCE: lambda: sanitiser.sanitise(evaluator.total([fresh])),
+    }
+
+
+def _of_indicators(job: CalibrationJob) -> dict[str, Callable[[], Any]]:
+    keys = job.keys["match"]
+    encryptor, evaluator = SecretEncryptor(keys.secret), Evaluator(keys.public)
+    own, decryptor = SecretEncryptor(job.share_keys.secret), Decryptor(keys.secret)
+    sanitiser, public = Sanitiser(keys.public, job.floods["indicators"]), Encryptor(keys.public)
+    ring = evaluator.ring
+    top, values = ring.parameters.n_data_primes, secret_residues(ring.plain_modulus, ring.degree)
+    bits, half = values & np.uint64(1), values[: own.ring.degree]
+    fresh = encryptor.encrypt(bits)
     levels = {n: evaluator.switch_to(fresh, n) for n in range(FINAL_PRIMES, top + 1)}
-    total, final_total = (evaluator.total([levels[n]]) for n in (top, FINAL_PRIMES))
-    flooded = match.load(sanitiser.sanitise(zero.zero(FINAL_PRIMES)), 1)
+    mask, total = evaluator.prepare(values, PLANE_PRIMES), evaluator.total([levels[PLANE_PRIMES]])
+    flooded = ring.load(sanitiser.sanitise(public.zero(FINAL_PRIMES)), 1)
+    final = evaluator.total([levels[FINAL_PRIMES]])
     operations: dict[str, Callable[[], Any]] = {
-        ENCRYPT_PLANE: lambda: encryptor.encrypt(mask),
-        MASK: lambda: evaluator.times_slots(fresh, mask),
-        ADD: lambda: evaluator.add(total, fresh),
-        at(PRODUCT, POLYNOMIAL_PRIMES - 3): lambda: evaluator.multiply(
-            levels[POLYNOMIAL_PRIMES - 3], levels[POLYNOMIAL_PRIMES - 3]
-        ),
-        CONSTANT: lambda: evaluator.times_constant(levels[POLYNOMIAL_PRIMES - 2], 12345),
-        FINAL_MASK: lambda: evaluator.times_slots(levels[FINAL_PRIMES], values),
-        FINAL_ADD: lambda: evaluator.add(final_total, levels[FINAL_PRIMES]),
-        SHARE_SLOTS: lambda: evaluator.add_slots(final_total, values),
+        ENCRYPT_BIT: lambda: encryptor.encrypt(bits),
+        ENCRYPT_PLANE: lambda: evaluator.add_slots(public.zero(PLANE_PRIMES), bits),
+        BIT: lambda: evaluator.times_slots(fresh, bits),
+        SWITCH: lambda: evaluator.switch_to(fresh, top - 1),
+        SELECT: lambda: evaluator.add_prepared(total, levels[PLANE_PRIMES], mask),
+        SHARE_SLOTS: lambda: evaluator.add_slots(final, values),
         SANITISE: lambda: sanitiser.sanitise(evaluator.total([levels[FINAL_PRIMES]])),
         ENCRYPT_SHARE: lambda: own.encrypt(half),
         DECRYPT: lambda: decryptor.decrypt(flooded),
     }
-    for level in (POLYNOMIAL_PRIMES, POLYNOMIAL_PRIMES - 1, POLYNOMIAL_PRIMES - 2):
-        operations[at(SQUARE, level)] = _on(evaluator.square, levels[level])
-    for level in range(POLYNOMIAL_PRIMES - 2, top + 1):
-        operations[at(SWITCH, level)] = _on(evaluator.switch_to, levels[level], level - 1)
+    for level in (EQUALITY_PRIMES, EQUALITY_PRIMES - 1, PLANE_PRIMES):
+        operations[at(PRODUCT, level)] = _on(evaluator.multiply, levels[level], levels[level])
     return operations
 
 

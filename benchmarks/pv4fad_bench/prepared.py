@@ -1,6 +1,6 @@
 """The first stage of `pv4fad bench utility`: what a study needs of one generated data set.
 
-Minutes of work that depend on neither ε nor noise: data, features, local model, out-of-fold scores,
+Minutes of work that depend on neither ε nor noise: data, features, local model, honest scores,
 joined model, the paper's model.  The result is arrays, in a file per data set if there is a folder
 for them; the study itself takes seconds then.
 """
@@ -17,11 +17,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.detection.local_model import LocalModel
+from pv4fad.detection.fitting import fit_local_model
 from pv4fad.detection.local_scale import honest_sample
 from pv4fad.errors import DataError
 from pv4fad.lead.data import bank_directory
-from pv4fad.lead.evidence_model import fit_local_model
 from pv4fad.lead.rows import account_index, inside_federation
 from pv4fad.payments.features import compute_features
 from pv4fad.payments.generate import Difficulty, Settings, generate_tables
@@ -60,7 +59,7 @@ class Prepared:
     inside_tr: Bools = field(repr=False)
     ts: Integers = field(repr=False)
     chosen: Integers = field(repr=False)  # rows with
-    sample_scores: Scores = field(repr=False)  # out-of-fold local scores
+    sample_scores: Scores = field(repr=False)  # honest local scores
     scale: NDArray[np.float64] = field(repr=False)  # offset, slope
     labels: Labels = field(repr=False)
     new_key_of: Integers = field(repr=False)
@@ -76,7 +75,7 @@ class Prepared:
 
 _ARRAYS = tuple(one.name for one in fields(Prepared) if one.name != "paper")
 _PAPER = "paper: "
-STEPS = ("data", "features", "local model", "out-of-fold scores", "joined", "paper")
+STEPS = ("data", "features", "local model", "honest scores", "joined", "paper")
 
 
 def prepared(setting: Setting, seed: int, folder: Path | None, tell: Tell) -> Prepared:
@@ -133,17 +132,18 @@ def prepare(setting: Setting, seed: int, tell: Tell) -> Prepared:
     new_keys, new_index = account_index(new_sides, 1)
     atoms, new_atoms = (joined_classes(one, records) for one in (keys, new_keys))
     tell("local model")
-    local = fit_local_model(known, y, seed)
-    tell("out-of-fold scores")
-    sample = honest_sample(known, y, index.key_of[:, BENEFICIARY], seed)
+    groups = index.key_of[:, BENEFICIARY]
+    fitted = fit_local_model(known.values, known.names, y, groups, seed=seed)
+    tell("honest scores")
+    sample = honest_sample(fitted, known.values, y, seed)
     tell("joined")
-    joined, _ = LocalModel.fit(
+    joined = fit_local_model(
         _with_classes(known, atoms[index.key_of]),
         (*known.names, *(f"{side}_class" for side in SCHEMA.side_names)),
         y,
-        np.zeros(len(y), np.int64),  # one group: no out-of-fold scores are wanted
+        groups,
         seed=seed,
-    )
+    ).model
     tell("paper")
     paper = paper_rows(train, test, records, (known, new), seed)
     directory = bank_directory(records)
@@ -171,7 +171,7 @@ def prepare(setting: Setting, seed: int, tell: Tell) -> Prepared:
         is_first=first_dealings(SCHEMA, both)[train.height :],
         inside_new=inside_federation(new_keys, directory),
         map=in_training.cast(pl.Int64).fill_null(-1).to_numpy(),
-        alone=local.score(new.values),
+        alone=fitted.model.score(new.values),
         joined=joined.score(_with_classes(new, new_atoms[new_index.key_of])),
         paper={name: row.scores for name, row in paper.items()},
     )

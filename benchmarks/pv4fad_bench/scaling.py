@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pv4fad import __version__
+from pv4fad.workers import Workers
 from pv4fad_bench.evidence_workload import EvidenceWorkload
 from pv4fad_bench.harness import Progress, this_machine
 from pv4fad_bench.paper_workload import PaperWorkload
@@ -107,7 +108,7 @@ class ScalingReport:
 
 
 def bench_scaling(
-    accounts: int, model: Model, n_workers: int | None, progress: Progress
+    accounts: int, model: Model, workers: Workers, progress: Progress
 ) -> ScalingReport:
     """Run every point.  A job that two sizes have in common is run once."""
     what = study(accounts, model)
@@ -119,7 +120,7 @@ def bench_scaling(
         for one, _ in different
     )
     progress.begin(seconds, len(different))
-    done = {job: _point(*job, n_workers, progress.advance) for job in different}
+    done = {job: _point(*job, workers, progress.advance) for job in different}
     return ScalingReport(
         model,
         tuple(replace(done[job], varied=varied, size=size) for (varied, size), job in jobs.items()),
@@ -147,14 +148,14 @@ def _job(what: Study, varied: str, size: int) -> tuple[Workload, int]:
 def _point(
     workload: Workload,
     per_account: int,
-    n_workers: int | None,
+    workers: Workers,
     advance: Callable[[], None],
 ) -> Point:
     job = run_whole_job(
         workload,
         n_transactions=workload.pns_accounts * per_account,
         per_account=per_account,
-        n_workers=n_workers,
+        workers=workers,
         advance=lambda: None,
     )
     advance()

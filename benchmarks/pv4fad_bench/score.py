@@ -24,6 +24,7 @@ from pv4fad.protocol.score.steps import (
     set_shares,
 )
 from pv4fad.protocol.wire import Header
+from pv4fad.workers import Workers
 from pv4fad_bench.harness import (
     BenchReport,
     MeasuredPool,
@@ -55,13 +56,13 @@ def bench_score(
     *,
     n_transactions: int,
     per_account: int,
-    n_workers: int | None,
+    workers: Workers,
     progress: Progress,
 ) -> BenchReport:
     """Score one batch and check every answer."""
     batch = workload.batch(n_transactions, per_account)
     parameters, n_layers = workload.parameters(), workload.n_layers(per_account)
-    with MeasuredPool(n_workers, PHASES, MESSAGES) as pool:
+    with MeasuredPool(workers, PHASES, MESSAGES) as pool:
         federation, trained_s = train_off_the_clock(workload, parameters, pool)
         n_cores, before = max(1, pool.n_workers), scoring_costs(pool, parameters)
         expected = expected_scoring(parameters, n_layers).with_costs(before)

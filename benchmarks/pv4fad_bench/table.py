@@ -22,7 +22,8 @@ from pv4fad.errors import DataError, ParameterError
 from pv4fad.files import write_whole
 from pv4fad.hashing.table_size import TableLayout
 from pv4fad.protocol.parameters import RunParameters, TablePlan
-from pv4fad.protocol.tables import padded
+from pv4fad.protocol.tables import padded, worthwhile_blocks
+from pv4fad.workers import Workers
 from pv4fad_bench.evidence_workload import EvidenceWorkload
 from pv4fad_bench.harness import MeasuredPool, Phase, Progress, Traffic, this_machine
 from pv4fad_bench.match import bench_match
@@ -68,7 +69,7 @@ class Setting:
     """What a row was run with: rows with other settings are not compared."""
 
     scale: float = 1.0
-    workers: int | None = None
+    workers: Workers = None
 
     def __post_init__(self) -> None:
         if not 0 < self.scale <= 1:
@@ -187,7 +188,7 @@ def run_row(row: PaperRow, setting: Setting, advance: Callable[[], None]) -> Row
             one,
             n_transactions=setting.transactions(row),
             per_account=PER_ACCOUNT,
-            n_workers=setting.workers,
+            workers=setting.workers,
             advance=advance,
         )
         for one in (workload, setting.default_model(row))
@@ -248,7 +249,11 @@ def n_steps(parameters: RunParameters, n_layers: int) -> int:
 def _sized(like: RunParameters, workload: Workload) -> RunParameters:
     """The parameters of a workload without generating it."""
     n_accounts = padded(workload.pns_accounts)
-    layout = TableLayout.for_accounts(n_accounts, like.sizes.n_trees, n_tables=1)
+    layout = TableLayout.for_accounts(
+        n_accounts,
+        like.sizes.n_trees,
+        least_blocks=worthwhile_blocks(padded(workload.bank_accounts)),
+    )
     return RunParameters(
         **like.model_dump(exclude={"tables", "banks"}),
         banks=dict.fromkeys(like.banks, padded(workload.bank_accounts)),

@@ -10,10 +10,12 @@ import typer
 from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out, progress_bar
+from pv4fad.cli.options import Workers
 from pv4fad.files import require_writable, write_whole
 from pv4fad.report.render import render_drawing
-from pv4fad.report.words import size_text
-from pv4fad_bench.commands import WRONG, Bar, JsonFile, ModelName, Workers, whole_numbers
+from pv4fad.report.texts import size_text
+from pv4fad.workers import given_workers
+from pv4fad_bench.commands import WRONG, Bar, JsonFile, ModelName, whole_numbers
 from pv4fad_bench.figures import (
     HEADINGS,
     HOW_IT_COMPARES,
@@ -57,7 +59,8 @@ def table(
     With --json, rows are kept as soon as they are finished: the same command goes on after an
     interruption.
     """
-    wanted, setting = rows_of(whole_numbers(rows, "--rows")), Setting(scale, workers)
+    wanted = rows_of(whole_numbers(rows, "--rows"))
+    setting = Setting(scale, given_workers(workers))
     require_writable(json_file, html_file)
     finished = FinishedRows(json_file)
     finished.load(setting)

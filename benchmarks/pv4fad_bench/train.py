@@ -20,6 +20,7 @@ from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Header
 from pv4fad.run.meter import Meter
 from pv4fad.store.records import stored
+from pv4fad.workers import Workers
 from pv4fad_bench.harness import (
     BenchReport,
     MeasuredPool,
@@ -37,10 +38,10 @@ _AFTER_MATCH = ("count", "compare", "labels")
 _OTHER_PHASES = 1.5  # times the match, for the estimate: what they may take at most
 
 
-def bench_train(workload: Workload, n_workers: int | None, progress: Progress) -> BenchReport:
+def bench_train(workload: Workload, workers: Workers, progress: Progress) -> BenchReport:
     """Train and compare with the trusted third party."""
     parameters = workload.parameters()
-    with MeasuredPool(n_workers) as pool:
+    with MeasuredPool(workers) as pool:
         expected = expected_operations(parameters).with_costs(unit_costs(pool, parameters))
         match_s = sum(one.total_s for one in expected) / max(1, pool.n_workers)
         progress.begin(_OTHER_PHASES * match_s, sum(messages_of(parameters).values()))

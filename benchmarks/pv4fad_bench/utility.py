@@ -39,7 +39,7 @@ from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad_bench.clear_run import ABSENT, ClearRun, Kinds, Release
 from pv4fad_bench.prepared import BANKS, STEPS, Prepared, Setting, Tell, prepared
 
-RECIPE = 4
+RECIPE = 5
 """Of everything between data and scores; another one where the same data gives other scores."""
 EPSILONS = ("none", "5", "1", "0.5", "0.1")
 CONTROL_EPSILON = "1"

@@ -15,6 +15,7 @@ from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.wire import Header
+from pv4fad.workers import Workers
 from pv4fad_bench.harness import (
     MeasuredPool,
     Phase,
@@ -82,13 +83,13 @@ def run_whole_job(
     *,
     n_transactions: int,
     per_account: int,
-    n_workers: int | None,
+    workers: Workers,
     advance: Callable[[], None],
 ) -> WholeJob:
     """Train and score; `advance` is called `n_steps` times."""
     forget_peak_memory()
     parameters, batch = workload.parameters(), workload.batch(n_transactions, per_account)
-    with MeasuredPool(n_workers) as pool:
+    with MeasuredPool(workers) as pool:
         counters = OperationCounter(parameters), ScoringCounter()
         before = _costs(pool, parameters)
         pool.taps = count_match_operations(counters[0]) | count_scoring_operations(counters[1])

@@ -12,23 +12,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Detector", "Schema", "errors", "load", "payments", "simulate"]
+__all__ = ["Detector", "Schema", "connect", "errors", "load", "payments", "simulate"]
 
 if TYPE_CHECKING:
     from pv4fad import errors, payments
+    from pv4fad.api.deployed import connect
     from pv4fad.api.detector import Detector, load
-    from pv4fad.api.federation import connect as connect
-    from pv4fad.api.federation import simulate
+    from pv4fad.api.simulated import simulate
     from pv4fad.schema import Schema
 
 _HOME = {
     "Detector": "pv4fad.api.detector",
     "Schema": "pv4fad.schema",
-    "connect": "pv4fad.api.federation",
+    "connect": "pv4fad.api.deployed",
     "errors": "pv4fad.errors",
     "load": "pv4fad.api.detector",
     "payments": "pv4fad.payments",
-    "simulate": "pv4fad.api.federation",
+    "simulate": "pv4fad.api.simulated",
 }
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import ParameterError
 
-WORD_BITS = 32  # residues are below 2^32, so a 32-bit word and rejection are enough
+WORD_BITS = 32  # shared residues are below 2^32, so a 32-bit word and rejection are enough
+_LONG_WORD_BITS = 64  # for tags and their masks
 
 
 def secret_bytes(n_bytes: int) -> bytes:
@@ -22,11 +23,13 @@ def secret_bytes(n_bytes: int) -> bytes:
 
 def secret_residues(modulus: int, n: int) -> NDArray[np.uint64]:
     """`n` values, exactly uniform in [0, modulus), fresh from the operating system's CSPRNG."""
-    limit = _rejection_limit(modulus)
+    bits = WORD_BITS if modulus <= 2**WORD_BITS else _LONG_WORD_BITS
+    limit = _rejection_limit(modulus, bits)
     out = np.empty(0, np.uint64)
     while len(out) < n:
         missing = n - len(out)
-        words = np.frombuffer(os.urandom(4 * (missing + missing // 64 + 16)), "<u4")
+        raw = os.urandom(bits // 8 * (missing + missing // 64 + 16))
+        words = np.frombuffer(raw, f"<u{bits // 8}")
         out = np.concatenate([out, _accepted(words, limit, modulus)])
     return out[:n]
 
@@ -53,12 +56,12 @@ def shared_residues(seed: bytes, context: bytes, modulus: int, n: int) -> NDArra
         n_words *= 2
 
 
-def _rejection_limit(modulus: int) -> int:
-    if not 1 <= modulus <= 2**WORD_BITS:
-        raise ParameterError(f"modulus {modulus} is outside 1..2^{WORD_BITS}")
-    return (1 << WORD_BITS) // modulus * modulus
+def _rejection_limit(modulus: int, bits: int = WORD_BITS) -> int:
+    if not 1 <= modulus <= 2**bits:
+        raise ParameterError(f"modulus {modulus} is outside 1..2^{bits}")
+    return (1 << bits) // modulus * modulus
 
 
-def _accepted(words: NDArray[np.uint32], limit: int, modulus: int) -> NDArray[np.uint64]:
+def _accepted(words: NDArray[np.unsignedinteger], limit: int, modulus: int) -> NDArray[np.uint64]:
     wide = words.astype(np.uint64)
-    return wide[wide < np.uint64(limit)] % np.uint64(modulus)
+    return wide[wide <= np.uint64(limit - 1)] % np.uint64(modulus)

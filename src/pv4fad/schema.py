@@ -16,6 +16,11 @@
     [record]                        # what a holder's record can say; the first class is ordinary
     id = "Person"
     classes = ["ordinary", "watch", "blocked"]
+    [words]                         # what outputs call these things; by default lead, holder,
+    lead = "insurer"                # row, record
+    holder = "hospital"
+    row = "claim"
+    record = "person"
 
 The *lead* has the rows: the payment network, the insurer.  *Holders* keep records: banks,
 hospitals.  All parties of a run have the same schema: its digest is in the run's parameters.
@@ -35,6 +40,7 @@ from pydantic import Field, model_validator
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.rules import Rule, Rules, rules_of
 from pv4fad.validated import ValidatedModel
+from pv4fad.words import Words
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 ClassName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _-]{0,63}$")]
@@ -150,6 +156,8 @@ class Schema(ValidatedModel):
     record: RecordSchema
     format: Literal["table", "payments"] = "table"
     """How files are read: plain tables, or the columns of the payments challenge."""
+    words: Words = Words()
+    """What outputs call the parties and tables."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Schema:
@@ -196,8 +204,9 @@ class Schema(ValidatedModel):
 
     @cached_property
     def digest(self) -> str:
-        """What parties compare; equal schemas only have the same."""
-        return hashlib.sha256(b"pv4fad schema 1\n" + self.model_dump_json().encode()).hexdigest()
+        """What parties compare; equal schemas only have the same, whatever their words."""
+        content = self.model_dump_json(exclude={"words"})
+        return hashlib.sha256(b"pv4fad schema 1\n" + content.encode()).hexdigest()
 
     def atoms(self, absent: Absent | None) -> tuple[str, ...]:
         """What holders provide shares for: kinds for a model that counts them, else classes.
@@ -236,7 +245,7 @@ def schema_of(content: Mapping[str, Any], where: str = "schema") -> Schema:
     if isinstance(record, Mapping) and "rules" in record:
         rules = rules_of(record["rules"], f"{where}: record.rules").rules
         parts["record"] = {**record, "rules": rules}
-    for key, part in (("rows", RowsSchema), ("record", RecordSchema)):
+    for key, part in (("rows", RowsSchema), ("record", RecordSchema), ("words", Words)):
         if key in parts:
             parts[key] = _part(part, parts[key], f"{where}: {key}")
     if isinstance(parts.get("sides"), Mapping):

@@ -10,14 +10,14 @@ from typer.testing import CliRunner
 from pv4fad.cli.main import app
 from pv4fad.errors import ParameterError
 from pv4fad.evidence.trusted import trusted_bits
-from pv4fad.he.ring import Ring, match_ring
+from pv4fad.he.ring import DISTANCE_RING, TAG_RING, Ring, match_ring
 from pv4fad_bench.batches import DecisionBatch
 from pv4fad_bench.evidence_workload import EvidenceWorkload
 from pv4fad_bench.paper_workload import PaperWorkload
 from pv4fad_bench.workload import Workload
 
 ONE_BLOCK = ["--pns-accounts", "3000", "--bank-accounts", "2500"]
-N_CLASSES, N_PLANES = 3, 52
+N_CLASSES = 3
 
 
 def run(*arguments: str):
@@ -35,12 +35,15 @@ def test_match_checks_every_bin_and_reports_every_figure(tmp_path):
     }
     assert set(report["phases"]) == {
         "place accounts, make keys",
-        "encrypt planes",
+        "encrypt powers",
         "messages and stores",
         "hash bank accounts",
-        "layers of one block",
-        "blind and sanitise",
-        "open shares",
+        "polynomials",
+        "encrypt digits",
+        "distances",
+        "encrypt codewords, planes",
+        "indicators",
+        "open",
     }
     assert all(phase["cpu_s"] > 0 for phase in report["phases"].values())
     assert report["wall_s"] == pytest.approx(sum(p["wall_s"] for p in report["phases"].values()))
@@ -49,11 +52,17 @@ def test_match_checks_every_bin_and_reports_every_figure(tmp_path):
     assert figures["log2_false_match"] < -20
     assert figures["log2_distance"] < -30
     assert figures["overhead_ratio"] == pytest.approx(report["wall_s"] / figures["floor_s"])
-    planes = N_PLANES * Ring.of(match_ring(65537)).ciphertext_bytes(6)
-    assert planes < figures["upload_bytes"] < planes + 1000
     counts = {one["name"]: one["count"] for one in report["operations"]}
-    assert counts["encrypt a plane"] == N_PLANES
-    assert counts["decrypt"] == counts["sanitise"] == N_CLASSES
+    rings = {"encrypt a power": TAG_RING, "encrypt a digit": DISTANCE_RING}
+    rings["encrypt a bit"] = match_ring(65537)
+    sent = sum(
+        counts[name] * Ring.of(ring).ciphertext_bytes(ring.n_data_primes)
+        for name, ring in rings.items()
+    )
+    sent += N_CLASSES * Ring.of(match_ring(65537)).ciphertext_bytes(3)
+    assert sent < figures["upload_bytes"] < sent + 2000
+    assert counts["decrypt"] == 3 + N_CLASSES
+    assert counts["sanitise an indicator"] == counts["encrypt a plane"] == N_CLASSES
     total = sum(one["count"] * one["unit_s"] for one in report["operations"])
     assert figures["floor_s"] == pytest.approx(total / 2)
     for figure in ("overhead ratio", "log2 false match", "peak memory of worker 2", "checked"):

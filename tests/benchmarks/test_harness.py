@@ -1,16 +1,28 @@
 """Phases add up, checks are off the clock, and operations are counted as they are done."""
 
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
+from tests.kit.match_block import N_BINS, matched_block, random_block
 
-from pv4fad.he.circuits import FEW_ACCOUNTS
-from pv4fad.he.keys import PublicKey
-from pv4fad.protocol.match.steps import LayersJob, SharedLayer, SharedLayersJob
+from pv4fad.he.keys import Evaluator
+from pv4fad.he.polynomial import exponents
+from pv4fad.protocol.match.comparison import N_DIGITS
 from pv4fad.workers import Usage
 from pv4fad_bench.harness import Complete, MeasuredPool, Stopwatch
-from pv4fad_bench.operations import ADD, FINAL_MASK, MASK, OperationCounter, expected_operations
+from pv4fad_bench.operations import (
+    BIT,
+    COEFFICIENT,
+    DECRYPT,
+    ENCRYPT_POWER,
+    GIANT_STEP,
+    SANITISE,
+    SELECT,
+    OperationCounter,
+    expected_operations,
+)
 from pv4fad_bench.paper_workload import PaperWorkload
 
 
@@ -84,30 +96,38 @@ def test_a_run_ends_before_the_job_that_is_not_wanted():
         pool.map(len, ["a"])
 
 
-def test_operations_are_counted_as_the_jobs_do_them():
-    parameters = PaperWorkload(3000, 2500).parameters()
-    counter = OperationCounter(parameters)
-    public = PublicKey(parameters.match_ring, b"")
-    words = np.zeros((2, 16384), np.uint64)
-    words[0, :100] = 0b111
-    words[1, :FEW_ACCOUNTS] = (1 << 16) - 1
-    atoms = np.full((2, 1, 16384), -1, np.int16)
-    atoms[0, 0, :5] = (0, 1, 1, 7, 7)
-    atoms[1, 0, :2] = (2, 3)
-    counter.sum_layers(LayersJob(public, 52, b"", words, atoms, n_atoms=11, n_shared=1))
-    assert counter.counts[MASK] == 3 + FEW_ACCOUNTS
-    assert counter.counts[FINAL_MASK] == 3
-    assert counter.counts[ADD] == 3 + 16 * FEW_ACCOUNTS + 1
-    layers = [SharedLayer(b"", one) for one in atoms]
-    counter.sum_shared_layers(SharedLayersJob(public, (tuple(layers),), n_atoms=11))
-    assert counter.counts[FINAL_MASK] == 3 + 3 + 2
-    products = [n for name, n in counter.counts.items() if "relinearise" in name]
-    assert products == [2, 2, 2, 2]
+def test_operations_are_counted_as_the_jobs_do_them(monkeypatch):
+    """Products with plaintexts and of ciphertexts in the steps of one block."""
+    done: Counter[str] = Counter()
+    for name in ("times_slots", "product", "add_prepared", "square"):
+        monkeypatch.setattr(Evaluator, name, counting(name, getattr(Evaluator, name), done))
+    rng, degree, n_classes = np.random.default_rng(1), 13, 4
+    block = random_block(rng, rng.poisson(1, N_BINS), degree, n_classes)
+    matched_block(block, 65537)
+    counter = OperationCounter(PaperWorkload(3000, 2500).parameters())
+    counter.values(degree)
+    counter.indicators(n_classes)
+    counts = counter.counts
+    assert counts[COEFFICIENT] + N_DIGITS + counts[BIT] == done["times_slots"]
+    assert counts[SELECT] == done["add_prepared"] == n_classes**2
+    of_products = sum(n for name, n in counts.items() if "relinearise" in name)
+    assert of_products + counts[GIANT_STEP] == done["product"] + done["square"]
 
 
-def test_expected_operations_of_a_known_workload():
-    """100,000 accounts on each side took 86 to 89 layers and 66 polynomials (9 blocks)."""
-    expected = expected_operations(PaperWorkload(100_000, 100_000).parameters()).counts
-    assert 80 * 52 < expected[MASK] < 100 * 52
-    assert 55 < expected["product, relinearise, switch down (3 primes)"] < 80
-    assert expected["encrypt a plane"] == 9 * 52
+def counting(name: str, function, done: Counter[str]):
+    def counted(*arguments):
+        done[name] += 1
+        return function(*arguments)
+
+    return counted
+
+
+def test_expected_operations_follow_from_the_sizes():
+    """100,000 accounts on each side: nine blocks, eleven classes."""
+    parameters = PaperWorkload(100_000, 100_000).parameters()
+    expected = expected_operations(parameters).counts
+    (plan,) = parameters.tables
+    assert plan.layout.n_blocks == 9
+    assert expected[ENCRYPT_POWER] == 9 * len(exponents(parameters.largest_load(plan)))
+    assert expected[SANITISE] == 9 * 11
+    assert expected[DECRYPT] == 9 * (3 + 11)

@@ -183,7 +183,7 @@ def test_a_whole_job_with_two_banks_equals_the_trusted_third_party():
         PaperWorkload(2000, 1500, n_banks=2, n_classes=2, n_trees=3, groups_per_tree=2),
         n_transactions=3000,
         per_account=2,
-        n_workers=0,
+        workers=0,
         advance=lambda: steps.append(1),
     )
     assert job.checks == {
@@ -201,7 +201,7 @@ def test_a_whole_job_of_the_default_model_with_two_banks():
         EvidenceWorkload(2000, 1500, n_banks=2),
         n_transactions=3000,
         per_account=2,
-        n_workers=0,
+        workers=0,
         advance=lambda: steps.append(1),
     )
     assert all(job.checks.values())

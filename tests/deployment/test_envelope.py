@@ -11,7 +11,6 @@ from tests.kit.in_threads import make_card
 
 from pv4fad.deployment import envelope
 from pv4fad.deployment.card import federation_id, read_card, require_complete
-from pv4fad.deployment.certificates import new_node_key
 from pv4fad.deployment.envelope import Assembly, Correspondence
 from pv4fad.deployment.party_folder import read_identity
 from pv4fad.errors import DataError, ProtocolError
@@ -107,6 +106,34 @@ def test_parts_out_of_order_are_refused():
         assembly.add(first)
 
 
+def test_no_more_than_a_bounded_number_of_parts_and_envelopes_is_kept():
+    """Whatever a sender does: it has the key, and could seal anything."""
+    sender, receiver = PARTIES["bank-a"], PARTIES["bank-b"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(envelope, "PART_BYTES", 2)
+        first, _ = sender.seal("bank-b", b"abcd")
+        other, _ = sender.seal("bank-b", b"efgh")
+        (alone,) = sender.seal("bank-b", b"i")
+        with pytest.raises(
+            ProtocolError, match="bank-b has 3,000 bytes; at most 2,048 can be sent"
+        ):
+            sender.seal("bank-b", bytes(3000))
+        patch.setattr(envelope, "MOST_PARTS", 2000)
+        many = sender.seal("bank-b", bytes(3000))
+    assembly = Assembly(receiver)
+    with pytest.raises(ProtocolError, match="in 1500 parts; at most 1024"):
+        assembly.add(many[0])
+    assembly.add(first)
+    for begun_meanwhile in (other, alone):
+        with pytest.raises(ProtocolError, match="before it finished the one before"):
+            assembly.add(begun_meanwhile)
+    (long,) = PARTIES["bank-c"].seal("bank-b", bytes(100))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(envelope, "PART_BYTES", 2)
+        with pytest.raises(ProtocolError, match="longer than parts are"):
+            assembly.add(long)
+
+
 def test_a_party_without_a_card_is_unknown():
     with pytest.raises(ProtocolError, match="bank-a has no card of bank-x"):
         PARTIES["bank-a"].seal("bank-x", b"")
@@ -122,21 +149,20 @@ def test_the_fingerprint_covers_every_entry_of_a_card():
     changed = [
         one.model_copy(update={"accounts": 1001}),
         one.model_copy(update={"names": ("BBBBGB2L",)}),
-        one.model_copy(update={"node_key": "ecdsa-sha2-nistp384 AAAA"}),
+        one.model_copy(update={"certificate": "another"}),
         one.model_copy(update={"identity": card("bank-a").identity}),
     ]
     assert len({made.fingerprint for made in [one, *changed]}) == 5
 
 
 def test_a_card_with_the_keys_of_another_is_refused(tmp_path):
-    node_key = new_node_key(tmp_path / "node")
-    forged = card("bank-a", node_key=node_key, identity=card("bank-b").identity)
+    forged = card("bank-a", identity=card("bank-b").identity)
     path = tmp_path / "card.json"
     path.write_text(forged.to_json())
     with pytest.raises(DataError, match="the card of bank-a carries the keys of bank-b"):
         read_card(path)
     path.write_text("{}")
-    with pytest.raises(DataError, match=r"card\.json: role: Field required"):
+    with pytest.raises(DataError, match=r"card\.json: role: is missing"):
         read_card(path)
     path.write_text("no card")
     with pytest.raises(DataError, match=r"card\.json"):
@@ -153,5 +179,5 @@ def test_a_federation_is_named_by_its_keys_and_complete_with_all_roles():
     assert federation_id(cards.values()) == federation_id(reversed(cards.values()))
     with pytest.raises(DataError, match="the card of the aggregator is missing"):
         require_complete({name: one for name, one in cards.items() if name != "aggregator"})
-    with pytest.raises(DataError, match="both declare accounts of AAAAGB2L"):
+    with pytest.raises(DataError, match="both declare records of AAAAGB2L"):
         require_complete(cards | {"bank-b": card("bank-b")})

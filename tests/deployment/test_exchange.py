@@ -1,96 +1,122 @@
-"""Requests and replies survive the connection, and anything else is refused."""
+"""What relay and stations say survives its way, is sent in turn, and anything else is refused."""
 
 from __future__ import annotations
 
 import json
-import socket
 import struct
 from dataclasses import replace
-from threading import Thread
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pv4fad.deployment.envelope import Fragment
-from pv4fad.deployment.exchange import Reply, Request, fitting, from_frames, to_frames
-from pv4fad.deployment.station_socket import call, open_socket, receive_frames, send_frames
-from pv4fad.errors import StoreError, WireError
+from pv4fad.deployment.envelope import PART_BYTES, Fragment
+from pv4fad.deployment.exchange import Outbox, Reply, Request, from_bytes, to_bytes
+from pv4fad.errors import ProtocolError, WireError
 
-FRAGMENTS = tuple(
-    Fragment("bank-a", "bank-b", "f", "e", part, 2, bytes([part]) * 3) for part in (0, 1)
-)
-REQUEST = Request("session", True, "resume", 3, 7, FRAGMENTS)
-REPLY = Reply("bank-a", "station", "session", 7, 4, "busy", "", "match", 5, FRAGMENTS)
+
+def fragment(number, body=b"abc", sender="bank-a", receiver="bank-b"):
+    return Fragment(sender, receiver, "f", "e", number - 1, 9, body, number)
+
+
+FRAGMENTS = (fragment(1), fragment(2, b"defgh"))
+REQUEST = Request("session", True, "resume", "order", False, {"bank-b": 3}, FRAGMENTS)
+REPLY = Reply("bank-a", "station", "session", {"bank-b": 7}, "busy", "", "match", 5, FRAGMENTS)
 
 
 @pytest.mark.parametrize("what", [REQUEST, REPLY], ids=["request", "reply"])
-def test_frames_give_back_what_was_sent(what):
-    assert from_frames(to_frames(what), type(what)) == what
+def test_bytes_give_back_what_was_sent(what):
+    assert from_bytes(to_bytes(what), type(what)) == what
 
 
-def test_a_request_carries_as_many_fragments_as_fit_and_at_least_one(monkeypatch):
-    monkeypatch.setattr("pv4fad.deployment.exchange.EXCHANGE_BYTES", 7)
-    assert fitting(FRAGMENTS * 3) == FRAGMENTS  # of three bytes each
-    monkeypatch.setattr("pv4fad.deployment.exchange.EXCHANGE_BYTES", 2)
-    assert fitting(FRAGMENTS) == FRAGMENTS[:1]
-    assert fitting(()) == ()
+def with_header(**entries):
+    data = to_bytes(REQUEST)
+    (length,) = struct.unpack_from("<I", data)
+    head = json.dumps(json.loads(data[4 : 4 + length]) | entries).encode()
+    return struct.pack("<I", len(head)) + head + data[4 + length :]
 
 
-def changed(**entries):
-    frames = to_frames(REQUEST)
-    return [json.dumps(json.loads(frames[0]) | entries).encode(), *frames[1:]]
+ENTRY = ["a", "b", "f", "e", 0, 1, 1, 3]
 
 
 @pytest.mark.parametrize(
-    "frames",
+    "data",
     [
-        [],
-        [b"not JSON"],
-        [b"[]"],
-        to_frames(REPLY),
-        to_frames(REQUEST)[:-1],
-        changed(version=2),
-        changed(surprise=1),
-        changed(fragments=[[1, 2, 3, 4, 5, 6]] * 2),
-        changed(fragments=[["a"]] * 2),
+        b"",
+        b"\0\0\0\0",
+        struct.pack("<I", 2**31) + b"{}",
+        struct.pack("<I", 8) + b"not JSON",
+        struct.pack("<I", 2) + b"[]",
+        to_bytes(REPLY),
+        to_bytes(REQUEST)[:-1],
+        to_bytes(REQUEST) + b"x",
+        with_header(version=1),
+        with_header(surprise=1),
+        with_header(acknowledged=[1]),
+        with_header(acknowledged={"a": "b"}),
+        with_header(session=7),
+        with_header(fragments=[[1, 2, 3, 4, 5, 6, 7, 8]] * 2),
+        with_header(fragments=[["a"]] * 2),
+        with_header(fragments=[[*ENTRY[:-1], -3], [*ENTRY[:-1], 11]]),
+        with_header(fragments=[[*ENTRY[:-1], PART_BYTES * 2]]),
+        struct.pack("<I", 100_000) + b"[" * 100_000,
     ],
-    ids=["none", "text", "list", "reply", "short", "version", "entry", "types", "lengths"],
+    ids=range(18),
 )
-def test_anything_else_is_refused(frames):
+def test_anything_else_is_refused(data):
     with pytest.raises(WireError):
-        from_frames(frames, Request)
+        from_bytes(data, Request)
 
 
-def test_a_socket_carries_frames_and_notices_when_they_end_early():
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        frames = [b"", b"x" * 100_000, b"end"]
-        sender = Thread(target=send_frames, args=(ours, frames))
-        sender.start()
-        assert receive_frames(theirs) == frames
-        sender.join()
-        ours.sendall(struct.pack("<Q", 1) + struct.pack("<Q", 10) + b"short")
-        ours.shutdown(socket.SHUT_WR)
-        with pytest.raises(WireError, match="in the middle of an exchange"):
-            receive_frames(theirs)
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused(data):
+    with pytest.raises(WireError):
+        from_bytes(data, Reply)
 
 
-def test_a_frame_that_claims_to_be_huge_is_refused_before_it_is_read():
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.sendall(struct.pack("<Q", 1) + struct.pack("<Q", 2**40))
-        with pytest.raises(WireError, match="more than an exchange has"):
-            receive_frames(theirs)
+def test_what_is_not_acknowledged_is_sent_again_after_a_break_and_only_that():
+    outbox = Outbox()
+    for number in (1, 2, 3):
+        assert outbox.put("bank-b", fragment(number))
+    assert [part.number for part in outbox.next(100)] == [1, 2, 3]
+    assert outbox.next(100) == ()
+    assert outbox.acknowledge("bank-b", 1)
+    outbox.rewind()
+    assert [part.number for part in outbox.next(100)] == [2, 3]
+    assert outbox.acknowledge("bank-b", 3)
+    assert outbox.is_empty
+    assert not outbox.acknowledge("bank-b", 3)
 
 
-def test_a_station_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(StoreError, match="does not answer"):
-        call(tmp_path / "missing", [b""])
+def test_a_fragment_is_kept_once_and_none_may_be_left_out():
+    outbox = Outbox()
+    assert outbox.put("bank-b", fragment(1))
+    assert not outbox.put("bank-b", fragment(1))
+    with pytest.raises(ProtocolError, match="from bank-a to bank-b are missing"):
+        outbox.put("bank-b", fragment(3))
+    with pytest.raises(ProtocolError, match="was acknowledged and never sent"):
+        outbox.acknowledge("bank-b", 2)
 
 
-def test_a_station_answers_requests_at_its_socket_and_drops_anything_else(caplog):
-    with open_socket(lambda request: replace(REPLY, session=request.session)) as path:
-        assert from_frames(call(path, to_frames(REQUEST)), Reply) == REPLY
-        with pytest.raises(WireError, match="in the middle of an exchange"):
-            call(path, [b"not a request"])
-        assert from_frames(call(path, to_frames(REQUEST)), Reply) == REPLY
-    assert "a request was lost" in caplog.text
+def test_a_slow_receiver_holds_up_its_own_way_only():
+    outbox = Outbox(window_bytes=6)
+    for number in range(1, 6):
+        for way in ("slow", "fast"):
+            outbox.put(way, fragment(number, receiver=way))
+    first = outbox.next(1000)
+    assert [part.receiver for part in first] == ["slow", "fast", "slow", "fast"]  # in turn
+    assert outbox.next(1000) == ()
+    outbox.acknowledge("fast", 2)
+    assert [(part.receiver, part.number) for part in outbox.next(1000)] == [
+        ("fast", 3),
+        ("fast", 4),
+    ]
+    assert outbox.n_unsent == 4
+
+
+def test_as_much_is_sent_at_a_time_as_is_asked_for_and_one_fragment_at_least():
+    outbox = Outbox()
+    for number in range(1, 5):
+        outbox.put("bank-b", replace(fragment(number)))
+    assert len(outbox.next()) == 1
+    assert len(outbox.next(4)) == 2

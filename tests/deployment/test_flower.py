@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
 
-from pv4fad.deployment.exchange import VERSION
+from pv4fad.deployment.exchange import VERSION, Reply, Request, from_bytes, to_bytes
 from pv4fad.deployment.flower.client_app import from_record, to_record
 from pv4fad.deployment.flower.guarded import APP_FOLDER, REFUSED
-from pv4fad.deployment.flower.programs import FlowerProgram, FlowerPrograms, flower_environment
+from pv4fad.deployment.flower.programs import FlowerCarrier, FlowerProgram, flower_environment
+from pv4fad.deployment.flower.station_socket import call, open_socket, receive, send
 from pv4fad.deployment.party_folder import PartyFolder
-from pv4fad.errors import DataError
+from pv4fad.errors import DataError, StoreError, WireError
 
 _HANDS_OUT = """
 import sys
@@ -73,15 +78,56 @@ def test_a_program_ends_with_its_starter():
         assert process.wait(60) == -15
 
 
-def test_records_give_back_the_frames_in_order():
-    frames = [bytes([n]) * n for n in range(1, 13)]
-    assert from_record(to_record(frames)) == frames
+def test_records_give_back_what_was_put_there():
+    for data in (b"", b"x" * 100_000):
+        assert from_record(to_record(data)) == data
+
+
+# The socket of a station.
+
+REQUEST = Request("session")
+REPLY = Reply("bank-a", "station", "session", {}, "idle")
+
+
+def test_a_socket_carries_bytes_and_notices_when_they_end_early():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sender = Thread(target=send, args=(ours, b"x" * 100_000))
+        sender.start()
+        assert receive(theirs) == b"x" * 100_000
+        sender.join()
+        ours.sendall(struct.pack("<Q", 10) + b"short")
+        ours.shutdown(socket.SHUT_WR)
+        with pytest.raises(WireError, match="in the middle of an exchange"):
+            receive(theirs)
+
+
+def test_what_claims_to_be_huge_is_refused_before_it_is_read():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(struct.pack("<Q", 2**40))
+        with pytest.raises(WireError, match="more than an exchange has"):
+            receive(theirs)
+
+
+def test_a_station_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(StoreError, match="does not answer"):
+        call(tmp_path / "missing", b"")
+
+
+def test_a_station_answers_requests_at_its_socket_and_drops_anything_else(caplog):
+    with open_socket(lambda request: replace(REPLY, session=request.session)) as path:
+        assert from_bytes(call(path, to_bytes(REQUEST)), Reply) == REPLY
+        with pytest.raises(WireError, match="in the middle of an exchange"):
+            call(path, b"not a request")
+        assert from_bytes(call(path, to_bytes(REQUEST)), Reply) == REPLY
+    assert "a request was lost" in caplog.text
 
 
 def test_another_version_is_refused(monkeypatch):
     monkeypatch.setattr("pv4fad.deployment.flower.programs.FLOWER_VERSION", "0.0.0")
     with pytest.raises(DataError, match=r"PV4FAD was tested with 0\.0\.0"):
-        FlowerPrograms().version()
+        FlowerCarrier().version()
 
 
 def test_the_reason_for_an_end_is_the_latest_one_in_the_log(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from pv4fad.deployment.jobs import NetworkMember
 from pv4fad.deployment.members import AggregatorMember
+from pv4fad.deployment.work import FileWork
 from pv4fad.errors import OrderError, ParameterError
 from pv4fad.lead.score import How
 from pv4fad.parties.aggregator import AggregatorStage, Finished
@@ -45,7 +46,7 @@ def test_an_answer_to_a_batch_that_is_over_changes_nothing(aggregator):
 
 
 def test_only_the_payment_network_leads(aggregator):
-    with pytest.raises(ParameterError, match="only the payment network can"):
+    with pytest.raises(ParameterError, match="only the lead can"):
         aggregator.do("train", None, again=False, order="")
 
 
@@ -54,17 +55,9 @@ def test_an_order_is_carried_out_once_whoever_starts_again(tmp_path, monkeypatch
     monkeypatch.setattr(
         NetworkMember, "_train", lambda self, notes, post: begun.append(post) or notes
     )
-    network = NetworkMember(
-        MemoryStore(PAYMENT_NETWORK),
-        WorkerPool(0),
-        tmp_path,
-        {},
-        schema=SCHEMA,
-        transactions=tmp_path / "none.csv",
-        new_transactions=None,
-        training=None,
-        how=How(),
-    )
+    work = FileWork(tmp_path, SCHEMA, tmp_path / "none.csv", None, None, How())
+    store = MemoryStore(PAYMENT_NETWORK)
+    network = NetworkMember(store, WorkerPool(0), tmp_path, {}, schema=SCHEMA, work=work)
     network.do("train", None, again=False, order="first")
     network.do("train", None, again=True, order="first")  # a bank came back a moment later
     assert len(begun) == 1

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 
 import polars as pl
 import pytest
-from tests.kit.in_threads import transactions_of, write_data
+from tests.kit.in_threads import any_certificate, transactions_of, write_data
 from tests.kit.small_federation import PASSPHRASE
 
 from pv4fad.deployment.card import PartyCard, read_card
-from pv4fad.deployment.party_folder import PartyFolder, PartySettings
-from pv4fad.deployment.status import Journal
+from pv4fad.deployment.certificates import new_certificate
+from pv4fad.deployment.party_folder import KEY_FILE, PartyFolder, PartySettings
+from pv4fad.deployment.status import Journal, new_status
 from pv4fad.errors import DataError
 from pv4fad.payments.convert import Conversion, convert
 from pv4fad.protocol.identity import Identity
@@ -42,7 +43,7 @@ def parties(pv4fad, tmp_path):
     accounts = scenario / "train" / "bank01" / "bank_dataset.csv"
     train, new = transactions_of(scenario, "train"), transactions_of(scenario, "test")
     roles = {
-        "a": ("aggregator", "--own-authority"),
+        "a": ("aggregator",),
         "s": ("payment-network", "--data", train, "--new-transactions", new, "--epsilon", "1.0"),
         "b": ("bank", "--name", "bank01", "--data", accounts, "--limit", "3"),
     }
@@ -51,10 +52,8 @@ def parties(pv4fad, tmp_path):
         assert code == 0, output
         assert read_card(tmp_path / folder / "card.json").fingerprint in output
     cards = [tmp_path / folder / "card.json" for folder in roles]
-    root = tmp_path / "a" / "keys" / "ca.crt"
     for folder in roles:
-        more = [] if folder == "a" else ["--root-certificate", root]
-        code, output = pv4fad("party", "join", tmp_path / folder, *cards, *more)
+        code, output = pv4fad("party", "join", tmp_path / folder, *cards)
         assert code == 0, output
     return tmp_path, accounts
 
@@ -74,9 +73,10 @@ def test_three_new_parties_are_ready(parties, pv4fad):
 @pytest.mark.parametrize(("n_banks", "half"), [(1, 1), (2, 1), (3, 2), (25, 13)])
 def test_a_bank_relies_on_half_of_the_banks_that_it_knows_or_on_fewer(n_banks, half):
     cards = {
-        f"bank{i}": PartyCard(role="bank", name=f"bank{i}", identity="") for i in range(n_banks)
+        f"bank{i}": PartyCard(role="bank", name=f"bank{i}", identity="", certificate="")
+        for i in range(n_banks)
     }
-    cards |= {name: PartyCard(role=name, name=name, identity="") for name in OTHERS}
+    cards |= {name: PartyCard(role=name, name=name, identity="", certificate="") for name in OTHERS}
     settings = PartySettings(role="bank", name="bank0")
     assert settings.most_honest_banks(cards) == half
     assert settings.model_copy(update={"honest_banks": 1}).most_honest_banks(cards) == 1
@@ -119,11 +119,11 @@ def test_a_bank_alone_is_told_how_many_accounts_each_class_has(parties, pv4fad):
 
 def test_secrets_are_for_their_owner_only_and_not_in_the_card(parties):
     root, _ = parties
-    for file in ("a/keys/hub.key", "s/keys/node", "b/keys/node", "b/store.db"):
+    for file in (*(f"{folder}/{KEY_FILE}" for folder in "asb"), "b/store.db"):
         assert stat.S_IMODE((root / file).stat().st_mode) == 0o600
     card = json.loads((root / "b" / "card.json").read_text())
     assert set(card) == {
-        "format", "version", "role", "name", "identity", "node_key", "names", "accounts",
+        "format", "version", "role", "name", "identity", "certificate", "names", "accounts",
     }  # fmt: skip
     assert card["accounts"] >= 1000
 
@@ -137,11 +137,12 @@ def break_card(root, accounts):
 
 
 def break_key(root, accounts):
-    (root / "b" / "keys" / "node").chmod(0o644)
+    (root / "b" / KEY_FILE).chmod(0o644)
 
 
 def break_certificate(root, accounts):
-    (root / "b" / "keys" / "ca.crt").write_text("no certificate")
+    (root / "b" / KEY_FILE).unlink()
+    new_certificate(root / "b" / KEY_FILE)
 
 
 def break_settings(root, accounts):
@@ -155,7 +156,7 @@ def break_settings(root, accounts):
         (break_data, "bank_dataset.csv"),
         (break_card, "the card of the payment-network is missing"),
         (break_key, "can be read by others"),
-        (break_certificate, "is not a certificate"),
+        (break_certificate, "was not made for the key"),
         (break_settings, "party.toml says bank02"),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
@@ -185,6 +186,7 @@ def unwrapped(text):
         (("--role", "aggregator", "--limit", "1"), "--limit: only for a party of role bank"),
         (("--role", "aggregator", "--data", __file__), "the aggregator has no data"),
         (("--role", "aggregator", "--hub", "host:99999"), "write host:port"),
+        (("--role", "aggregator", "--carrier", "pigeon"), "give one of hub, flower"),
         (("--role", "payment-network", "--data", __file__), "test_party_command.py"),
         (("--role", "payment-network", "--data", "."), "the folder has no .xml or .xml.gz file"),
         (("--role", "bank", "--name", "b", "--data", ".", "--limit", "1"), "is a folder"),
@@ -217,19 +219,28 @@ def test_a_card_with_other_keys_does_not_replace_a_known_one(parties, pv4fad, tm
     assert "bank01 is known with other keys" in output
 
 
-def test_a_federation_is_started_at_the_aggregator_only(parties, pv4fad):
+def test_a_bank_cannot_start_a_job_and_a_hub_that_does_not_run_is_named(parties, pv4fad):
     root, _ = parties
     code, output = pv4fad("federation", "start", root / "b", "train")
     assert code == 2
-    assert "is not the aggregator's folder" in output
+    assert "is the folder of a bank" in output
     assert "no job was started yet" in pv4fad("federation", "status", root / "a")[1]
+    for folder in "as":
+        code, output = pv4fad("federation", "start", root / folder, "train")
+        assert (code, "the hub does not run" in output) == (2, True), output
     output = pv4fad("federation", "start", root / "a", "fly")[1]
     assert "give one of check, train, score, refresh" in output
 
 
-def test_a_relay_that_stopped_is_told_from_one_at_work(parties, pv4fad):
+def use_flower(folder):
+    settings = folder / "party.toml"
+    settings.write_text(settings.read_text().replace('carrier = "hub"', 'carrier = "flower"'))
+
+
+def test_a_relay_of_flower_that_stopped_is_told_from_one_at_work(parties, pv4fad):
     folder = parties[0] / "a"
-    journal = Journal(folder, 1, "train", ["payment-network"])
+    use_flower(folder)
+    journal = Journal(folder, new_status(None, "train"), ["payment-network"])
     with beating(journal):
         for again in ("start", "resume"):
             job = ["train"] if again == "start" else []
@@ -243,6 +254,21 @@ def test_a_relay_that_stopped_is_told_from_one_at_work(parties, pv4fad):
         assert code == 2, output
         assert "the relay stopped responding" in output
         assert "pv4fad federation resume" in output
+
+
+def test_the_status_of_a_hub_that_was_killed_says_that_its_job_goes_on(parties, pv4fad):
+    folder = parties[0] / "a"
+    Journal(folder, new_status(None, "train"), ["payment-network"])
+    code, output = pv4fad("federation", "status", folder)
+    assert code == 2
+    assert "Job 1 (train) goes on when pv4fad party run runs again" in output
+
+
+def test_over_flower_jobs_are_started_at_the_aggregator(parties, pv4fad):
+    use_flower(parties[0] / "s")
+    code, output = pv4fad("federation", "start", parties[0] / "s", "train")
+    assert code == 2
+    assert "over Flower, jobs are started there" in output
 
 
 @contextmanager
@@ -282,18 +308,36 @@ def test_a_payment_network_can_decide_on_training_later(parties, pv4fad, tmp_pat
 @pytest.mark.parametrize("name", ["../../../out", "a/b", ""])
 def test_a_card_whose_name_is_a_path_is_refused(tmp_path, name):
     identity = Identity.generate(name or "x").public().to_bytes().hex()
-    card = PartyCard(role="bank", name=name, identity=identity, names=("B",), accounts=1000)
+    card = PartyCard(
+        role="bank",
+        name=name,
+        identity=identity,
+        certificate=any_certificate(),
+        names=("B",),
+        accounts=1000,
+    )
     (tmp_path / "card.json").write_text(card.to_json())
     with pytest.raises(DataError, match=r"card\.json"):
         read_card(tmp_path / "card.json")
 
 
-def test_a_card_without_the_key_of_a_node_is_refused(parties):
+def test_a_card_without_a_certificate_is_refused(parties):
     path = parties[0] / "b" / "card.json"
-    damaged = json.loads(path.read_text()) | {"node_key": "rubbish"}
+    damaged = json.loads(path.read_text()) | {"certificate": "rubbish"}
     path.write_text(json.dumps(damaged))
-    with pytest.raises(DataError, match="no valid node key"):
+    with pytest.raises(DataError, match="no valid certificate"):
         read_card(path)
+
+
+def test_a_card_with_another_certificate_does_not_replace_a_known_one(parties, pv4fad):
+    """Whoever has its key could take the party's connection."""
+    root = parties[0]
+    card = json.loads((root / "b" / "card.json").read_text())
+    card["certificate"] = new_certificate(root / "new.key")
+    (root / "other.json").write_text(json.dumps(card))
+    code, output = pv4fad("party", "join", root / "s", root / "other.json")
+    assert code == 2
+    assert "bank01 is known with other keys" in output
 
 
 def test_a_payment_network_may_have_its_payments_as_a_folder_of_messages(pv4fad, tmp_path):

@@ -1,14 +1,14 @@
-"""These tests are about the local model as it is, with all copies of its forests."""
+"""These tests are about the local model as it is, with all rounds of its bags."""
 
 import pytest
 
-from pv4fad.detection import local_model
+from pv4fad.detection import fitting
 
-COPIES = local_model.COPIES
+ROUNDS = fitting.ROUNDS
 
 
 @pytest.fixture(scope="package", autouse=True)
 def whole_local_models():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_model, "COPIES", COPIES)
+        patch.setattr(fitting, "ROUNDS", ROUNDS)
         yield

@@ -1,22 +1,20 @@
-"""The local model: equal to scikit-learn's trees, honest out of fold, checked when read."""
+"""The local model: equal to scikit-learn's trees, honest about its rows, checked when read."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pv4fad.detection import local_model
+from pv4fad.detection import fitting, tree_ensemble
+from pv4fad.detection.fitting import KINDS, as_arrays, fit_local_model, without_missing
 from pv4fad.detection.local_model import (
-    FORESTS,
     LocalModel,
     LocalModelRecord,
-    forest_trees,
     local_reasons,
     usual_values,
-    without_missing,
 )
 from pv4fad.detection.tree_ensemble import LEAF, TreeEnsemble, largest_float32_not_above
-from pv4fad.errors import DataError, ParameterError, StoreError
+from pv4fad.errors import DataError, StoreError
 from pv4fad.store.records import from_bytes, to_bytes
 
 NAMES = tuple(f"f{number}" for number in range(6))
@@ -35,33 +33,38 @@ def rows(n: int, seed: int, missing: float = 0.0):
 @pytest.fixture(scope="module")
 def fitted():
     features, labels, groups = rows(3000, 1, missing=0.05)
-    return features, labels, groups, *LocalModel.fit(features, NAMES, labels, groups, seed=3)
+    return features, labels, *fit(features, labels, groups, seed=3)
 
 
-@pytest.mark.parametrize("forest", FORESTS, ids=["random", "extremely randomised"])
+def fit(features, labels, groups, seed=1, names=NAMES):
+    """The model, and honest scores of all rows."""
+    found = fit_local_model(features, names, labels, groups, seed=seed)
+    return found.model, found.honest_scores(features)
+
+
+@pytest.mark.parametrize(("kind", "share"), KINDS, ids=["best", "extremely randomised"])
 @pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_trees_equal_those_of_scikit_learn(forest, missing):
+def test_trees_equal_those_of_scikit_learn(kind, share, missing):
     features, labels, _ = rows(3000, 2, missing)
     known, has_missing = without_missing(features)
-    fitted = forest(5).fit(known, labels)
-    trees = TreeEnsemble.of(len(NAMES), forest_trees(fitted, has_missing))
-    # scikit-learn adds up in another order, so the last bits differ; one row that took another leaf
-    # in one tree would differ by 1e-4 or so.
-    expected = fitted.predict_proba(known)[:, 1]
-    np.testing.assert_allclose(trees.total(features) / len(trees), expected, atol=1e-12)
+    for state in range(8):
+        fitted = kind(max_features=share, random_state=state).fit(known, labels)
+        expected = fitted.predict_proba(known)[:, 1]
+        np.testing.assert_array_equal(as_arrays(fitted, has_missing).total(features), expected)
 
 
 @pytest.mark.parametrize("n_missing", [1, 2, 3, 30])
-@pytest.mark.parametrize("forest", FORESTS, ids=["random", "extremely randomised"])
-def test_trees_describe_how_training_rows_with_missing_values_went(forest, n_missing):
+@pytest.mark.parametrize(("kind", "share"), KINDS, ids=["best", "extremely randomised"])
+def test_trees_describe_how_training_rows_with_missing_values_went(kind, share, n_missing):
     # Given to scikit-learn 1.8 as NaN, a few rows that miss everything spoil thresholds.
     features, labels, _ = rows(600, 3)
     features[:n_missing] = np.nan
     labels[:n_missing] = 1
     known, has_missing = without_missing(features)
-    fitted = forest(5).set_params(bootstrap=False).fit(known, labels)
-    for tree in forest_trees(fitted, has_missing):
-        # Without bootstrap, what leaves say of their training rows adds up to these.
+    for state in range(8):
+        fitted = kind(min_samples_leaf=2, max_features=share, random_state=state)
+        tree = as_arrays(fitted.fit(known, labels), has_missing)
+        # What leaves say of their training rows adds up to these.
         assert tree.total(features).sum() == pytest.approx(labels.sum())
 
 
@@ -101,7 +104,7 @@ def test_small_tables_with_few_anomalies_and_poor_features(change, n_anomalies):
     values[:, 0] += 6 * labels
     features = change(values).astype(np.float32)
     names = tuple("abc")[: features.shape[1]]
-    model, scores = LocalModel.fit(features, names, labels, np.arange(300), seed=1, folds=2)
+    model, scores = fit(features, labels, np.arange(300), names=names)
     assert np.isfinite(scores).all()
     assert _ranking(model.score(features), labels) > 0.9
     usual = usual_values(features)
@@ -113,7 +116,7 @@ def test_features_that_tell_nothing_give_nearly_the_same_score_to_all():
     labels = (np.arange(300) < 5).astype(np.int8)
     for value in (1.0, np.nan):
         features = np.full((300, 2), value, np.float32)
-        model, _ = LocalModel.fit(features, ("a", "b"), labels, np.arange(300), seed=1, folds=2)
+        model, _ = fit(features, labels, np.arange(300), names=("a", "b"))
         assert len(set(model.score(features).tolist())) == 1
         # Log-odds of 5 in 300 are -4.1.
         assert -5 < model.score(features)[0] < -3
@@ -133,7 +136,7 @@ def test_thresholds_keep_their_meaning_as_float32():
 
 
 def test_scores_are_log_odds_of_the_mixture_of_all_rows(fitted):
-    model = fitted[3]
+    model = fitted[2]
     rest, rest_labels, _ = rows(20_000, 7, missing=0.05)
     odds = np.exp(model.score(rest).astype(np.float64))
     # Calibration to a factor of 1.5: forgetting to undo the sampling would make it wrong by far
@@ -142,38 +145,68 @@ def test_scores_are_log_odds_of_the_mixture_of_all_rows(fitted):
 
 
 def test_the_sampling_of_normal_rows_is_undone(monkeypatch):
-    features, labels, _ = rows(2000, 8)
-    rng = np.random.default_rng
+    features, labels, groups = rows(2000, 8)
     model_of = {}
     for least in (100, 2000):
-        monkeypatch.setattr(local_model, "LEAST_NORMAL", least)
-        monkeypatch.setattr(local_model, "NORMAL_PER_ANOMALY", 1)
-        model_of[least] = LocalModel._fit_rows(features, NAMES, labels, rng(0))
+        monkeypatch.setattr(fitting, "LEAST_NORMAL", least)
+        monkeypatch.setattr(fitting, "NORMAL_PER_ANOMALY", 1)
+        model_of[least], _ = fit(features, labels, groups)
     n_anomalies, n_normal = int(labels.sum()), int((labels == 0).sum())
-    assert model_of[2000].base == 0.0
-    assert model_of[100].base == pytest.approx(np.log(max(n_anomalies, 100) / n_normal))
+    # A bag has all anomalies outside of a quarter of the groups, and all normal rows or 100.
+    assert model_of[2000].base == pytest.approx(0.0, abs=1e-9)
+    in_bags = 100 / (n_anomalies * 3 / 4)
+    assert model_of[100].base == pytest.approx(np.log(in_bags / (n_normal / n_anomalies)), abs=1e-6)
 
 
-def test_out_of_fold_scores_rank_as_well_as_scores_of_new_rows_and_no_better(fitted):
-    features, labels, _, model, out_of_fold = fitted
+def test_honest_scores_rank_as_well_as_scores_of_new_rows_and_no_better(fitted):
+    features, labels, model, honest = fitted
     new, new_labels, _ = rows(6000, 9, missing=0.05)
     in_sample = _ranking(model.score(features), labels)
-    assert _ranking(out_of_fold, labels) == pytest.approx(
-        _ranking(model.score(new), new_labels), abs=0.02
+    # With 120 anomalies the area under the curve has a standard deviation of about 0.01, and a
+    # quarter of the trees, grown on three quarters of the rows, rank a little worse than all.
+    assert _ranking(honest, labels) == pytest.approx(
+        _ranking(model.score(new), new_labels), abs=0.04
     )
-    assert in_sample > _ranking(out_of_fold, labels)
+    assert in_sample > _ranking(honest, labels)
 
 
-def test_a_row_s_own_group_does_not_teach_its_out_of_fold_score():
+def test_a_row_s_own_group_does_not_teach_its_honest_score():
     # Labels that only the group explains: honest scores cannot rank them.  With 120 of 600
     # groups of label 1 the area under the curve has a standard deviation of about 0.03.
     rng = np.random.default_rng(10)
     groups = np.repeat(np.arange(600), 3)
     labels = (groups % 5 == 0).astype(np.int8)
     features = np.repeat(rng.normal(size=(600, 6)), 3, axis=0).astype(np.float32)
-    model, out_of_fold = LocalModel.fit(features, NAMES, labels, groups, seed=1, folds=3)
+    model, honest = fit(features, labels, groups)
     assert _ranking(model.score(features), labels) > 0.95
-    assert abs(_ranking(out_of_fold, labels) - 0.5) < 0.15
+    assert abs(_ranking(honest, labels) - 0.5) < 0.15
+
+
+def test_labels_of_a_group_change_nothing_about_the_honest_scores_of_its_rows():
+    # But for the log-odds that are added to all scores: they count the anomalies of all rows.
+    features, labels, groups = rows(400, 12)
+    changed = labels.copy()
+    own = groups == groups[np.flatnonzero(labels == 1)[0]]
+    other = own & (labels == 0)
+    changed[np.flatnonzero(other)[:1]] = 1
+    before, after = (
+        fit_local_model(features, NAMES, one, groups, seed=1) for one in (labels, changed)
+    )
+    scores = [one.honest_scores(features)[own] - one.model.base for one in (before, after)]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-5)
+    others = [one.honest_scores(features)[~own] - one.model.base for one in (before, after)]
+    assert not np.allclose(others[0], others[1])
+
+
+def test_every_row_is_left_out_in_every_round():
+    features, labels, groups = rows(400, 13)
+    found = fit_local_model(features, NAMES, labels, groups, seed=1)
+    left_out = [bag.part_of[found._group_of] == bag.left_out for bag in found._bags]
+    assert (np.sum(left_out, axis=0) == fitting.ROUNDS).all()
+    some = np.array([3, 3, 399, 0])
+    np.testing.assert_array_equal(
+        found.honest_scores(features, some), found.honest_scores(features)[some]
+    )
 
 
 def _ranking(scores: np.ndarray, labels: np.ndarray) -> float:
@@ -186,29 +219,40 @@ def _ranking(scores: np.ndarray, labels: np.ndarray) -> float:
 def test_equal_seeds_give_equal_models():
     features, labels, groups = rows(400, 1)
     (one, scores), (again, same), (other, _) = (
-        LocalModel.fit(features, NAMES, labels, groups, seed=seed, folds=2) for seed in (3, 3, 4)
+        fit(features, labels, groups, seed) for seed in (3, 3, 4)
     )
     assert one.to_bytes() == again.to_bytes() != other.to_bytes()
     np.testing.assert_array_equal(scores, same)
 
 
+def test_the_number_of_threads_changes_nothing(monkeypatch, fitted):
+    features, labels, groups = rows(3000, 1, missing=0.05)
+    monkeypatch.setattr(fitting, "available_cores", lambda: 1)
+    model, honest = fit(features, labels, groups, seed=3)
+    assert model.to_bytes() == fitted[2].to_bytes()
+    np.testing.assert_array_equal(honest, fitted[3])
+
+
 def test_a_stored_model_scores_identically(fitted):
-    features, _, _, model, _ = fitted
+    features, _, model, _ = fitted
     read = LocalModel.from_bytes(model.to_bytes())
     assert read.names == NAMES
     np.testing.assert_array_equal(read.score(features), model.score(features))
     assert read.to_bytes() == model.to_bytes()
 
 
-def test_scores_of_a_row_do_not_depend_on_the_other_rows(fitted):
-    features, _, _, model, _ = fitted
+def test_scores_of_a_row_do_not_depend_on_the_other_rows(fitted, monkeypatch):
+    features, _, model, _ = fitted
+    together = model.score(features)
     alone = np.concatenate([model.score(features[n : n + 1]) for n in range(20)])
-    np.testing.assert_array_equal(alone, model.score(features)[:20])
+    np.testing.assert_array_equal(alone, together[:20])
+    monkeypatch.setattr(tree_ensemble, "_ROWS_AT_ONCE", 700)  # in threads
+    np.testing.assert_array_equal(model.score(features), together)
 
 
 def test_anomalies_only_all_have_the_same_score():
     features, _, groups = rows(100, 1)
-    model, scores = LocalModel.fit(features, NAMES, np.ones(100, np.int8), groups, seed=1)
+    model, scores = fit(features, np.ones(100, np.int8), groups)
     expected = np.log(100.5 / 0.5)
     for given in (model.score(features), LocalModel.from_bytes(model.to_bytes()).score(features)):
         np.testing.assert_allclose(given, expected, rtol=1e-6)
@@ -216,25 +260,25 @@ def test_anomalies_only_all_have_the_same_score():
 
 
 @pytest.mark.parametrize("n_groups", [1, 2])
-def test_fewer_groups_than_folds_are_no_failure(n_groups):
+def test_fewer_groups_than_parts_are_no_failure(n_groups):
     features, labels, _ = rows(400, 1)
     groups = np.arange(400) % n_groups
-    model, scores = LocalModel.fit(features, NAMES, labels, groups, seed=1)
+    model, scores = fit(features, labels, groups)
     assert np.isfinite(scores).all()
     assert len(set(scores.tolist())) == 1 if n_groups == 1 else len(set(scores.tolist())) > 10
     assert _ranking(model.score(features), labels) > 0.9
 
 
-def test_anomalies_of_a_single_group_have_a_constant_score_out_of_fold():
+def test_anomalies_of_a_single_group_have_a_constant_honest_score():
     features, labels, _ = rows(400, 1)
     groups = np.where(labels == 1, 0, 1 + np.arange(400) % 7)
-    model, scores = LocalModel.fit(features, NAMES, labels, groups, seed=1, folds=3)
+    model, scores = fit(features, labels, groups)
     assert len(set(scores[labels == 1].tolist())) == 1
     assert _ranking(model.score(features), labels) > 0.9
 
 
 def test_no_rows_score_to_nothing(fitted):
-    assert fitted[3].score(np.empty((0, 6), np.float32)).shape == (0,)
+    assert fitted[2].score(np.empty((0, 6), np.float32)).shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +289,6 @@ def test_no_rows_score_to_nothing(fitted):
         ({"labels": np.full(100, 2, np.int8)}, "0 and 1"),
         ({"labels": np.zeros(100, np.int8)}, "no row has label 1"),
         ({"features": np.full((100, 6), np.inf, np.float32)}, "infinite"),
-        ({"folds": 1}, "folds 1"),
         (
             {
                 "features": np.empty((0, 6), np.float32),
@@ -259,27 +302,27 @@ def test_no_rows_score_to_nothing(fitted):
 def test_unfit_input_is_refused(change, message):
     features, labels, groups = rows(100, 1)
     given = {"features": features, "names": NAMES, "labels": labels, "groups": groups} | change
-    with pytest.raises((DataError, ParameterError), match=message):
-        LocalModel.fit(**given, seed=1)
+    with pytest.raises(DataError, match=message):
+        fit_local_model(**given, seed=1)
 
 
 def test_rows_of_another_width_are_refused(fitted):
     with pytest.raises(DataError, match="6 columns"):
-        fitted[3].score(np.zeros((3, 5), np.float32))
+        fitted[2].score(np.zeros((3, 5), np.float32))
 
 
 # As a record.
 
 
 def test_truncated_and_foreign_bytes_are_refused(fitted):
-    data = fitted[3].to_bytes()
+    data = fitted[2].to_bytes()
     for broken in (b"", b"PK\x03\x04 another file", data[:6], data[:30], data[:-1], data + b"\0"):
         with pytest.raises(StoreError, match="damaged"):
             LocalModel.from_bytes(broken)
 
 
 def test_stored_arrays_that_are_no_trees_are_refused(fitted):
-    stored = from_bytes(LocalModelRecord, fitted[3].to_bytes())
+    stored = from_bytes(LocalModelRecord, fitted[2].to_bytes())
     with pytest.raises(DataError, match="tests none of the 2 features"):
         LocalModel.from_bytes(to_bytes(replace(stored, names=("a", "b"))))
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, logit
 
 from pv4fad.detection import local_scale
-from pv4fad.detection.local_model import LocalModel
+from pv4fad.detection.fitting import fit_local_model
 from pv4fad.detection.local_scale import LocalScale, honest_sample, sample_rows, sample_weights
 from pv4fad.payments.features import FeatureTable
 
@@ -43,10 +43,15 @@ def features_with_groups(n=600, n_anomalies=120):
     return FeatureTable(("group",), groups[:, np.newaxis].astype(np.float32)), labels, groups
 
 
+def sample_of(features, labels, groups):
+    fitted = fit_local_model(features.values, features.names, labels, groups, seed=1)
+    return honest_sample(fitted, features.values, labels, 1)
+
+
 def test_no_row_helps_to_score_its_own_group():
     features, labels, groups = features_with_groups()
-    alone = honest_sample(features, labels, np.zeros(len(labels), np.int64), 1)
-    honest = honest_sample(features, labels, groups.astype(np.int64), 1)
+    alone = sample_of(features, labels, np.zeros(len(labels), np.int64))
+    honest = sample_of(features, labels, groups)
     assert np.array_equal(honest.rows, np.arange(len(labels)))
     # A single group has no honest score but the share of anomalies.
     assert len(np.unique(alone.scores)) == 1
@@ -60,8 +65,8 @@ def test_nothing_is_told_about_a_group_that_can_only_be_known_by_heart():
     groups = np.repeat(np.arange(120), 5)
     labels = (rng.permutation(120) % 2)[groups].astype(np.int8)
     values = rng.normal(size=(120, 4))[groups].astype(np.float32)
-    sample = honest_sample(FeatureTable(tuple("abcd"), values), labels, groups, 1)
-    by_heart = LocalModel.fit(values, tuple("abcd"), labels, groups, seed=1)[0].score(values)
+    fitted = fit_local_model(values, tuple("abcd"), labels, groups, seed=1)
+    sample, by_heart = honest_sample(fitted, values, labels, 1), fitted.model.score(values)
     assert ((by_heart > 0) == (labels == 1)).mean() > 0.95
     assert ((sample.scores > 0) == (labels == 1)).mean() < 0.8
 
@@ -73,14 +78,14 @@ def test_scores_of_a_thinned_sample_are_log_odds_among_all_rows(monkeypatch):
     rng = np.random.default_rng(4)
     labels = (rng.random(9000) < 0.02).astype(np.int8)
     noise = FeatureTable(tuple("abc"), rng.normal(size=(9000, 3)).astype(np.float32))
-    sample = honest_sample(noise, labels, np.arange(9000), 1)
+    sample = sample_of(noise, labels, np.arange(9000))
     assert np.median(sample.scores) == pytest.approx(logit(labels.mean()), abs=1)
 
 
 def test_few_anomalies_leave_the_score_as_it_is():
     features, labels, groups = features_with_groups(n_anomalies=30)
-    few = honest_sample(features, labels, groups.astype(np.int64), 1)
+    few = sample_of(features, labels, groups)
     assert few.scale == LocalScale()
     assert len(few.scores) == len(few.rows) == len(labels)
     features, labels, groups = features_with_groups()
-    assert honest_sample(features, labels, groups.astype(np.int64), 1).scale != LocalScale()
+    assert sample_of(features, labels, groups).scale != LocalScale()

@@ -170,13 +170,13 @@ def test_a_period_without_anomalies_is_named(run, tables, tmp_path, pv4fad):
     file = data / "scenario01" / "test" / "swift" / "swift_transaction_test_dataset.csv"
     quiet = pl.read_csv(file, infer_schema=False).with_columns(Label=pl.lit("0"))
     quiet.write_csv(file)
-    assert "no transaction of the test split is labelled 1" in refusal(pv4fad, run, data)
+    assert "no row of the test split is labelled 1" in refusal(pv4fad, run, data)
 
 
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
-        (lambda table: table.head(5), "exactly one prediction for each transaction"),
+        (lambda table: table.head(5), "exactly one prediction for each row"),
         (lambda table: pl.concat([table, table.head(1)]), "each id once"),
         (lambda table: table.drop("Score"), "and Score"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from datetime import date
 from pathlib import Path
 
@@ -11,9 +12,8 @@ import polars as pl
 import pytest
 from tests.kit.notebook import has_output, run_notebook
 
-import pv4fad
-from pv4fad.verify.predictions import ScoredData
-from pv4fad.verify.training import compare
+from pv4fad.schema import read_schema
+from pv4fad.tables.reading import read_records
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "amlsim"
@@ -114,49 +114,52 @@ def test_banks_know_only_what_happened_before_the_period_begins(source, written)
         assert set(known.columns) == {"Account", "Balance", "Reported"}
 
 
-def equals_a_plain_join(written, alert_share):
-    """Train without noise, let records change, score: every count, bit, alert and score."""
-    train, old = read(written, "train")
-    test, present = read(written, "test")
-    new = test.drop("Laundering")
-    with pv4fad.simulate(old, schema=written / "schema.toml") as federation:
-        for name, table in old.items():
-            reported = table["Reported"].is_not_null()
-            large = ~reported & (table["Balance"] >= 450)
-            classes = np.where(reported, "reported", np.where(large, "large", "ordinary"))
-            assert federation.records[name]["Class"].cast(pl.String).to_list() == classes.tolist()
-        detector = pv4fad.Detector(epsilon="none", alert_share=alert_share, seed=2)
-        detector.fit(train, federation)
-        before = dict(federation.records)
-        federation.refresh(present)
-        predictions = detector.predict(new)
-        found = compare(
-            detector.run_.parameters,
-            bytes.fromhex(detector.run_.structure_commitment),
-            federation.read_rows(train, labels_required=True),
-            before,
-            federation.stores,
-            scored=ScoredData(
-                federation.read_rows(new, labels_required=False),
-                federation.records,
-                predictions,
-                detector.last_scoring_,
-            ),
+def test_classes_are_reported_then_large_then_ordinary(written):
+    _, records = read(written, "test")
+    schema = read_schema(written / "schema.toml")
+    for name, table in records.items():
+        reported = table["Reported"].is_not_null()
+        large = ~reported & (table["Balance"] >= 450)
+        classes = np.where(reported, "reported", np.where(large, "large", "ordinary"))
+        found = read_records(schema, table, holder=name).frame
+        assert dict(found.select("Id", pl.col("Class").cast(pl.String)).iter_rows()) == dict(
+            zip(table["Account"].cast(pl.String), classes.tolist(), strict=True)
         )
-    assert found.all_equal, (found.exact, found.noisy)
-    assert {"counts", "bits", "alerts"} <= {one.what for one in found.exact if one.total}
-    assert detector.last_scoring_.accounts_known > 0
 
 
-def test_a_private_run_equals_a_plain_join(written):
-    equals_a_plain_join(written, 0.05)
+def equals_the_trusted_third_party(data, command_line, alert_share):
+    """The commands of the page, without noise: every count, bit, alert and score."""
+    run, made = data.with_name("run"), data.with_name("predictions.csv")
+    key = ("--key-file", data.with_name("key"))
+    said = ""
+    for arguments in (
+        ("train", data, "--out", run, "--epsilon", "none", "--alert-share", alert_share,
+         "--seed", 2, *key),
+        ("refresh", run, data, *key),
+        ("score", run, data, "--out", made, *key),
+    ):  # fmt: skip
+        code, out, err = command_line(*arguments)
+        assert code == 0, err
+        said += out
+    assert "payment network" in said
+    code, out, _ = command_line("verify", run, data, "--predictions", made, *key, "--json")
+    result = json.loads(out)
+    assert (code, result["all_equal"]) == (0, True), result
+    compared = {one["what"]: one["total"] for one in (*result["exact"], *result["noisy"])}
+    rows, _ = read(data, "test")
+    assert min(compared["counts"], compared["bits"]) > 0
+    assert compared["alerts"] == rows.height
+
+
+def test_a_run_of_the_command_line_equals_the_trusted_third_party(written, command_line):
+    equals_the_trusted_third_party(written, command_line, 0.05)
 
 
 @pytest.mark.slow
 @needs_data
-def test_a_private_run_on_the_public_sample_equals_a_plain_join(tmp_path):
+def test_a_run_on_the_public_sample_equals_the_trusted_third_party(tmp_path, command_line):
     adapter.write(DATA, tmp_path / "amlsim")
-    equals_a_plain_join(tmp_path / "amlsim", 0.03)
+    equals_the_trusted_third_party(tmp_path / "amlsim", command_line, 0.03)
 
 
 def test_the_notebook_is_kept_without_output():

@@ -56,7 +56,7 @@ def test_four_accounts_with_the_same_bins_do_not_fit():
 
 def test_more_accounts_than_declared_are_refused():
     layout = TableLayout.for_accounts(10, 1)
-    with pytest.raises(ParameterError, match="declared for 10 accounts"):
+    with pytest.raises(ParameterError, match="declared for 10 records"):
         place(random_hashes(11, 1), np.zeros(11, np.int64), layout)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pv4fad.he.keys import generate_keys
-from pv4fad.he.ring import match_ring, share_ring
+from pv4fad.he.ring import TAG_RING, match_ring, share_ring
 
 T = 65537
 
@@ -16,3 +16,8 @@ def match_keys():
 @pytest.fixture(scope="session")
 def share_keys():
     return generate_keys(share_ring(T), relinearisation=False)
+
+
+@pytest.fixture(scope="session")
+def tag_keys():
+    return generate_keys(TAG_RING, relinearisation=True)

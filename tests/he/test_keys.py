@@ -14,7 +14,16 @@ from pv4fad.he.keys import (
     SecretKey,
     generate_keys,
 )
-from pv4fad.he.ring import PLAIN_MODULI, Ring, RingParameters, match_ring, share_ring
+from pv4fad.he.ring import (
+    DISTANCE_RING,
+    PLAIN_MODULI,
+    TAG_RING,
+    Ring,
+    RingParameters,
+    match_ring,
+    share_ring,
+)
+from pv4fad.he.sanitise import Flood, Sanitiser
 from pv4fad.randomness import secret_residues
 
 T = 65537
@@ -39,7 +48,7 @@ def test_ciphertexts_are_multiplied_modulo_t(match_keys):
     product = evaluator.multiply(encryptor.encrypt(x), encryptor.encrypt(y))
     square = evaluator.square(encryptor.encrypt(x))
     evaluator.sub(product, square)
-    assert evaluator.ring.level_of(product) == 5
+    assert evaluator.ring.level_of(product) == 4
     assert np.array_equal(decryptor.decrypt(product), (x * y + T * T - x * x) % np.uint64(T))
 
 
@@ -60,10 +69,50 @@ def test_a_secret_key_never_shows(share_keys):
 @pytest.mark.parametrize("modulus", PLAIN_MODULI)
 @pytest.mark.parametrize("ring", [match_ring, share_ring])
 def test_every_parameter_set_passes_the_128_bit_check(ring, modulus):
-    # 438 and 218 bits are the standard's limits for ternary secrets at these degrees.
+    # 438 and 218 bits are the standard's limits at these degrees; four bits are left.
     parameters = ring(modulus)
-    assert sum(parameters.prime_bits) <= {16384: 438, 8192: 218}[parameters.degree]
+    assert sum(parameters.prime_bits) <= {16384: 434, 8192: 214}[parameters.degree]
     assert all(q % modulus == 1 for q in Ring.of(parameters).primes)
+
+
+@pytest.mark.parametrize("parameters", [TAG_RING, DISTANCE_RING])
+def test_the_other_rings_of_the_payment_network_pass_it_too(parameters):
+    assert sum(parameters.prime_bits) <= 434
+    assert Ring.of(parameters).plain_modulus % (2 * parameters.degree) == 1
+
+
+def test_a_switched_ciphertext_of_the_tag_ring_has_the_factor_that_is_expected(tag_keys):
+    """None of its primes is 1 modulo T: the factor is a constant, and no other is accepted."""
+    ring, evaluator = Ring.of(TAG_RING), Evaluator(tag_keys.public)
+    x = secret_residues(TAG_RING.plain_modulus, ring.degree)
+    fresh = SecretEncryptor(tag_keys.secret).encrypt(x)
+    for level in (4, 3, 2, 1):
+        data = ring.dump(evaluator.switch_to(fresh, level))
+        factor = int.from_bytes(data[81:89], "little")
+        assert (factor == 1) == (level == 4)
+        assert np.array_equal(Decryptor(tag_keys.secret).decrypt(ring.load(data, level)), x)
+        for other in (2, 1 if level < 4 else 3):
+            wrong = data[:81] + other.to_bytes(8, "little") + data[89:]
+            with pytest.raises(CiphertextError, match="correction factor"):
+                ring.load(wrong, level)
+
+
+def test_a_ciphertext_with_a_correction_factor_is_not_flooded(tag_keys):
+    """Two ciphertexts of different factors are made alike before they are added, and grow."""
+    evaluator = Evaluator(tag_keys.public)
+    fresh = SecretEncryptor(tag_keys.secret).encrypt(np.arange(16384))
+    switched = evaluator.switch_to(fresh, 3)
+    with pytest.raises(CiphertextError, match="correction factor"):
+        Sanitiser(tag_keys.public, Flood(3, 100)).sanitise(switched)
+
+
+@pytest.mark.parametrize("at", range(0, 113))
+def test_any_change_in_the_header_of_a_ciphertext_is_refused(share_keys, good_bytes, at):
+    ring = Ring.of(share_keys.public.ring)
+    wrong = bytearray(good_bytes)
+    wrong[at] ^= 1
+    with pytest.raises(CiphertextError):
+        ring.load(bytes(wrong), 2)
 
 
 def test_parameters_below_128_bits_are_refused():

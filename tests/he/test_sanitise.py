@@ -75,7 +75,7 @@ def test_the_noise_the_key_holder_sees_is_uniform_on_the_stated_range(share_keys
     Chi-square with 63 degrees of freedom exceeds 140 with probability 1e-7; a generator whose
     range is 2 % too small, or a missing top bit, gives thousands.
     """
-    flood = linear_bound(Ring.of(share_keys.public.ring), n_terms=4).flood
+    flood = linear_bound(Ring.of(share_keys.public.ring), n_terms=4, n_primes=2).flood
     sanitiser = Sanitiser(share_keys.public, flood)
     seen = np.concatenate(
         [
@@ -93,7 +93,7 @@ def test_the_noise_the_key_holder_sees_is_uniform_on_the_stated_range(share_keys
 
 
 def test_without_the_flood_that_test_would_fail(share_keys):
-    flood = linear_bound(Ring.of(share_keys.public.ring), n_terms=4).flood
+    flood = linear_bound(Ring.of(share_keys.public.ring), n_terms=4, n_primes=2).flood
     seen = noise(noisy_product(share_keys, 4), share_keys.secret).astype(float)
     assert chi_square_of_cells((seen / 2.0**flood.range_bits + 1) / 2, 64) > 140
 

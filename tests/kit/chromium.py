@@ -9,11 +9,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 OPTIONS = (
@@ -81,8 +84,8 @@ class Browser:
             raise RuntimeError(result["exceptionDetails"]["text"])
         return result["result"].get("value")
 
-    def open(self, page: Path, *, width: int, height: int, scheme: str = "light") -> None:
-        """Load a file at this size of window and colour scheme."""
+    def open(self, page: Path | str, *, width: int, height: int, scheme: str = "light") -> None:
+        """Load a file, or an address, at this size of window and colour scheme."""
         self.events.clear()
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -93,7 +96,7 @@ class Browser:
         )
         media = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=media)
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         self.wait_for("Page.loadEventFired")
 
     def problems(self) -> list[str]:
@@ -172,3 +175,16 @@ def browser(program: str, folder: Path) -> Iterator[Browser]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def opened_tab() -> Iterator[Browser]:
+    """A tab for tests, which are skipped where there is no Chromium."""
+    program = find_chromium()
+    if program is None:
+        pytest.skip("no Chromium here: apt-get install chromium, or set PV4FAD_CHROMIUM")
+    # Not in the folders of pytest: Chromium is still writing its profile when it is told to end.
+    folder = Path(tempfile.mkdtemp(prefix="pv4fad-chromium-"))
+    with browser(program, folder) as opened:
+        yield opened
+    shutil.rmtree(folder, ignore_errors=True)

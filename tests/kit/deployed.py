@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.kit.waiting import comes_true
 
 from pv4fad.cli.federation_demo import free_ports
 from pv4fad.deployment.new_party import NewParty, create_party
-from pv4fad.deployment.party_folder import PartyFolder
+from pv4fad.deployment.party_folder import CarrierName, PartyFolder
 from pv4fad.deployment.status import Status, read_status
 from pv4fad.lead.data import load_holder, load_rows
 from pv4fad.payments.schema import SCHEMA
@@ -36,9 +37,10 @@ PATIENCE_S = 1800  # alone on two cores everything takes a tenth of this
 class Deployment:
     """Folders are made at once; processes are started and killed by name."""
 
-    def __init__(self, root: Path, banks: list[str]) -> None:
+    def __init__(self, root: Path, banks: list[str], carrier: CarrierName = "hub") -> None:
         self.root = root
         self.banks = banks
+        self.carrier: CarrierName = carrier
         self.scenario = write_data(root / "data", banks)
         self.parties = [AGGREGATOR, PAYMENT_NETWORK, *banks]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -48,34 +50,26 @@ class Deployment:
             create_party(root / name, self._new(name, port), lambda: Passphrase(PASSPHRASE))
         settings = root / PAYMENT_NETWORK / "party.toml"
         settings.write_text(settings.read_text() + TRAINING)
-        authority = (root / AGGREGATOR / "keys" / "ca.crt").read_bytes()
         for name in self.parties:
             for other in self.parties:
                 PartyFolder(root / name).import_card(root / other / "card.json")
-            if name != AGGREGATOR:
-                (root / name / "keys" / "ca.crt").write_bytes(authority)
 
     def _new(self, name: str, port: int) -> NewParty:
         if name == AGGREGATOR:
-            return NewParty("aggregator", name, self.hub, own_authority=True)
+            return NewParty("aggregator", name, self.hub, carrier=self.carrier)
         if name == PAYMENT_NETWORK:
-            return NewParty(
+            new = NewParty(
                 "payment-network",
                 name,
                 self.hub,
                 data=transactions_of(self.scenario, "train"),
                 new_transactions=transactions_of(self.scenario, "test"),
                 epsilon="none",
-                runtime_port=port,
             )
-        return NewParty(
-            "bank",
-            name,
-            self.hub,
-            data=self.account_file(name),
-            limit=parse_epsilon("none"),
-            runtime_port=port,
-        )
+        else:
+            limit = parse_epsilon("none")
+            new = NewParty("bank", name, self.hub, data=self.account_file(name), limit=limit)
+        return replace(new, carrier=self.carrier, runtime_port=port)
 
     def account_file(self, bank: str) -> Path:
         return self.scenario / "train" / bank / "bank_dataset.csv"

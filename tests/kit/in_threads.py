@@ -1,31 +1,34 @@
-"""A federation whose stations are threads of this process, and a carrier that can lose replies.
+"""A federation whose stations are threads of this process, and connections that can break.
 
-Everything but the carrier is as deployed: cards, sealed envelopes, fragments, sessions, relay.
+Everything but the connections is as deployed: cards, sealed envelopes, fragments, sessions, relay.
 """
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Thread
+from tempfile import TemporaryDirectory
+from threading import Condition, Thread
 
 import polars as pl
 
 from pv4fad.deployment.card import PartyCard
-from pv4fad.deployment.carrier import Failure
+from pv4fad.deployment.certificates import new_certificate
 from pv4fad.deployment.envelope import Correspondence, Fragment
-from pv4fad.deployment.exchange import Reply, Request, from_frames, to_frames
+from pv4fad.deployment.exchange import Reply, Request, from_bytes, to_bytes
+from pv4fad.deployment.hub.desk import Desk
 from pv4fad.deployment.jobs import NetworkMember
 from pv4fad.deployment.members import AggregatorMember, BankMember
 from pv4fad.deployment.party_folder import read_identity
-from pv4fad.deployment.relay import relay_job
 from pv4fad.deployment.station import Member, Station
-from pv4fad.deployment.status import Status, read_status
+from pv4fad.deployment.status import Status
+from pv4fad.deployment.work import FileWork
+from pv4fad.errors import ProtocolError
 from pv4fad.lead.asking import Batching
 from pv4fad.lead.data import load_holder
 from pv4fad.lead.score import How
@@ -44,6 +47,7 @@ from pv4fad.workers import WorkerPool
 
 # In every round something is asked, and some alerts are due to a bank's answer.
 SETTINGS = TrainingSettings(epsilon="none", seed=33, alert_share=0.05)
+Arrives = Callable[["ThreadFederation", str, Request | Reply], bool]
 PAPER = TrainingSettings(epsilon="none", model="paper", scoring="votes", trees=4, height=3, seed=33)
 
 
@@ -66,14 +70,25 @@ def transactions_of(scenario: Path, split: str) -> Path:
     return scenario / split / "swift" / transactions_file(split)
 
 
+@cache
+def any_certificate() -> str:
+    """For cards of parties that do not connect."""
+    with TemporaryDirectory() as folder:
+        return new_certificate(Path(folder) / "key")
+
+
 def make_card(store: Store, role: str, records: pl.DataFrame | None = None) -> PartyCard:
     """Keys for a store, and the card that shows them."""
-    identity = create_identity(store).public().to_bytes().hex()
+    card = PartyCard(
+        role=role,
+        name=store.party,
+        identity=create_identity(store).public().to_bytes().hex(),
+        certificate=any_certificate(),
+    )
     if records is None:
-        return PartyCard(role=role, name=store.party, identity=identity)
+        return card
     names = tuple(records["Holder"].unique().sort())
-    n = padded(records.height)
-    return PartyCard(role=role, name=store.party, identity=identity, names=names, accounts=n)
+    return card.model_copy(update={"names": names, "accounts": padded(records.height)})
 
 
 @dataclass
@@ -136,18 +151,16 @@ class ThreadFederation:
         if name == AGGREGATOR:
             member = AggregatorMember(store, pool)
         elif name == PAYMENT_NETWORK:
-            member = NetworkMember(
-                store,
-                pool,
+            work = FileWork(
                 self.root,
-                self.cards,
-                schema=SCHEMA,
-                transactions=transactions_of(self.scenario, "train"),
-                new_transactions=transactions_of(self.scenario, "test"),
-                training=self.settings,
-                how=How(batching=Batching(layers=2)),
+                SCHEMA,
+                transactions_of(self.scenario, "train"),
+                transactions_of(self.scenario, "test"),
+                self.settings,
+                How(batching=Batching(layers=2)),
                 learned=self.learned.append,
             )
+            member = NetworkMember(store, pool, self.root, self.cards, schema=SCHEMA, work=work)
         else:
             member = BankMember(
                 store,
@@ -161,22 +174,26 @@ class ThreadFederation:
             )
         correspondence = Correspondence(identity, self.cards)
         self.members[name] = member
-        self.stations[name] = Station(member, correspondence, hold_s=2.0, settle_s=0.05)
+        self.stations[name] = Station(member, correspondence)
 
     def run(
         self,
-        job: str,
-        number: int = 1,
-        before_request: Callable[[ThreadFederation, str, Request], bool] = lambda *_: True,
+        job: str = "",
+        arrives: Arrives = lambda *_: True,
         seen: Callable[[Fragment], None] = lambda _: None,
     ) -> Status:
-        """Carry a job through; `before_request` may restart stations, and returns whether the
-        reply arrives."""
-        carrier = ThreadCarrier(self, before_request, seen)
-        parties = list(self.cards)
-        relay_job(self.root, parties, job, number, carrier, linger_s=0.05, patience_s=60)
-        status = read_status(self.root)
-        assert status is not None
+        """Carry a job through; without a name, the one that a hub was doing when it was killed.
+
+        `arrives` may restart stations, and says whether what is said to or by a party arrives; if
+        not, its connection breaks.
+        """
+        hub = ThreadHub(self, arrives, seen)
+        try:
+            status = hub.carry_through(job)
+        finally:
+            hub.close()
+        if status.state == "failed":
+            raise ProtocolError(status.error)
         return status
 
     def close(self) -> None:
@@ -184,34 +201,83 @@ class ThreadFederation:
             station.close()
 
 
-class ThreadCarrier:
-    """Calls stations in threads, through the encoding that the line has."""
+class ThreadHub:
+    """Passes on what stations and desk say, through the encoding that the line has."""
 
     def __init__(
         self,
         federation: ThreadFederation,
-        before_request: Callable[[ThreadFederation, str, Request], bool],
+        arrives: Arrives,
         seen: Callable[[Fragment], None],
     ) -> None:
         self._federation = federation
-        self._before_request = before_request
+        self._arrives = partial(arrives, federation)
         self._seen = seen
-        self._back: SimpleQueue[tuple[str, Reply | Failure]] = SimpleQueue()
+        self._changed = Condition()
+        self._killed: BaseException | None = None
+        self._closed = False
+        self._desk = Desk(federation.root, list(federation.cards))
+        self._threads = [
+            Thread(target=self._listen, args=(party,), daemon=True) for party in federation.cards
+        ]
 
-    def send(self, party: str, request: Request) -> None:
-        arrives = self._before_request(self._federation, party, request)
-        Thread(target=self._call, args=(party, request, arrives), daemon=True).start()
+    def carry_through(self, job: str) -> Status:
+        if job:
+            self._desk.start(job)
+        for thread in self._threads:
+            thread.start()
+        with self._changed:
+            for party in self._federation.cards:
+                self._tell(party)
+            assert self._changed.wait_for(self._is_over, 600), "the job does not end"
+        if self._killed is not None:
+            raise self._killed
+        status = self._desk.status()
+        assert status is not None
+        return status
 
-    def receive(self) -> list[tuple[str, Reply | Failure]]:
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+        for station in self._federation.stations.values():
+            station.new_line()  # ends the ones before
+
+    def _is_over(self) -> bool:
+        status = self._desk.status()
+        return self._killed is not None or (status is not None and status.state != "running")
+
+    def _listen(self, party: str) -> None:
+        """All that a station says, through one connection after the other."""
+        while not self._closed:
+            line = self._federation.stations[party].new_line()
+            while (reply := line.next()) is not None and not self._closed:
+                with self._changed:
+                    arrived = self._take(party, from_bytes(to_bytes(reply), Reply))
+                    self._changed.notify_all()
+                if not arrived:
+                    break
+            time.sleep(0.01)  # the station is closed, and another one about to be there
+
+    def _take(self, party: str, reply: Reply) -> bool:
+        """Whether it arrived."""
+        if self._killed is not None:
+            return True
         try:
-            return [self._back.get(timeout=0.05)]
-        except Empty:
-            return []
+            if not self._arrives(party, reply):
+                self._desk.lost(party, "lost on purpose")
+                return False
+            for fragment in reply.fragments:
+                self._seen(fragment)
+            for woken in self._desk.take(party, reply):
+                self._tell(woken)
+        except BaseException as error:
+            self._killed = error
+        return True
 
-    def _call(self, party: str, request: Request, arrives: bool) -> None:
-        sent = from_frames(to_frames(request), Request)
-        reply = self._federation.stations[party].exchange(sent)
-        reply = from_frames(to_frames(reply), Reply)
-        for fragment in reply.fragments:
-            self._seen(fragment)
-        self._back.put((party, reply if arrives else Failure("lost on purpose")))
+    def _tell(self, party: str) -> None:
+        while (request := self._desk.next(party)) is not None:
+            if not self._arrives(party, request):
+                self._desk.lost(party, "lost on purpose")
+                self._federation.stations[party].new_line()  # the listening thread makes another
+                return
+            self._federation.stations[party].take(from_bytes(to_bytes(request), Request))

@@ -27,9 +27,7 @@ def phase(ciphertext: Ciphertext, secret: SecretKey) -> np.ndarray:
     primes = np.array(ring.primes[:level], object)[:, None]
     evaluated = ((c0 + c1 * key) % primes).astype(np.uint64)
     # The library changes the form of whole ciphertexts only: the phase rides in a shell.
-    shell = ring.from_residues(
-        ring.header(ciphertext), np.stack([evaluated, np.ones_like(evaluated)])
-    )
+    shell = ring.from_residues(ring.header(level), np.stack([evaluated, np.ones_like(evaluated)]))
     Evaluator(PublicKey(secret.ring, b"")).to_coefficients(shell)
     return centred(residues_of(shell, ring)[0], ring.primes[:level])
 

@@ -17,7 +17,8 @@ def is_uniform(values: np.ndarray, modulus: int, most_cells: int = 256) -> bool:
     """
     flat = values.ravel().astype(np.int64)
     n_cells = min(most_cells, len(flat) // 8)
-    sizes = np.bincount(np.arange(modulus) * n_cells // modulus)
+    first = [-(-cell * modulus // n_cells) for cell in range(n_cells + 1)]  # residue of each cell
+    sizes = np.diff(np.array(first))
     found = np.bincount(flat * n_cells // modulus, minlength=n_cells)
     expected = sizes * (len(flat) / modulus)
     statistic = ((found - expected) ** 2 / expected).sum()

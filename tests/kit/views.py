@@ -17,11 +17,12 @@ from pv4fad.protocol.count import steps as count_steps
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.count.state import OwnSums
 from pv4fad.protocol.match import steps as match_steps
-from pv4fad.protocol.match.messages import BlindedIndicators
+from pv4fad.protocol.match.messages import BlindedIndicators, MaskedDistances, MaskedValues
 from pv4fad.protocol.parameters import digest_of
 from pv4fad.protocol.propose.state import NetworkKeys, OwnKeys
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.score.state import Totals
+from pv4fad.randomness import secret_residues
 
 
 def envelope(message, size):
@@ -34,9 +35,10 @@ def of_kind(answers, kind):
     return found
 
 
-def network_key(run) -> SecretKey:
+def network_key(run, ring: str = "match") -> SecretKey:
     network = run.world.federation.payment_network
-    return run.world.record(network, NetworkKeys).secret_key(run.world.parameters.match_ring)
+    keys = run.world.record(network, NetworkKeys, ring)
+    return keys.secret_key(run.world.parameters.network_rings[ring])
 
 
 def bank_key(run, name: str) -> SecretKey:
@@ -51,6 +53,14 @@ def opened(ciphertexts, secret: SecretKey) -> np.ndarray:
 
 def indicator_ciphertexts(run, answers):
     return of_kind(answers, BlindedIndicators).indicators, network_key(run)
+
+
+def value_ciphertexts(run, answers):
+    return of_kind(answers, MaskedValues).ciphertexts, network_key(run, "tags")
+
+
+def distance_ciphertexts(run, answers):
+    return of_kind(answers, MaskedDistances).ciphertexts, network_key(run, "distances")
 
 
 def product_ciphertexts(run, answers):
@@ -71,6 +81,16 @@ def opened_queries(run, answers):
 def opened_indicators(run, answers):
     """u_k, every bin and atom, at the payment network."""
     return opened(*indicator_ciphertexts(run, answers))
+
+
+def opened_values(run, answers):
+    """P(x) + r and L(x) + ρ, every bin, at the payment network."""
+    return opened(*value_ciphertexts(run, answers))
+
+
+def opened_distances(run, answers):
+    """h + g, every bin, at the payment network."""
+    return opened(*distance_ciphertexts(run, answers))
 
 
 def opened_products(run, answers):
@@ -132,26 +152,47 @@ def sent_with(run, kind):
 
 
 def noise_is_the_flood(run, ciphertexts, secret: SecretKey, circuit: str) -> bool:
-    """The phases fill the range of the flood evenly: at least 16384 of them in 256 cells."""
+    """The phases of every ciphertext fill the range of the flood evenly, in 256 cells.
+
+    Dropping to one prime rounds: within ten standard deviations of that, the edges are left out.
+    The share of the phases between them is what it is of uniform ones.
+    """
     ring, flood = Ring.of(secret.ring), run.world.parameters.bounds[circuit].flood
     scale = ring.plain_modulus * 2.0**flood.range_bits
     for dropped in ring.primes[1 : flood.n_primes]:
         scale /= dropped
-    phases = np.concatenate([phase(ring.load(one, 1), secret) for one in ciphertexts[:2]])
-    fractions = (phases.astype(float) / scale + 1) / 2
-    inside = np.clip(fractions, 0, 1 - 1e-12)
-    return is_uniform((inside * 2**20).astype(np.int64), 2**20)
+    assert ciphertexts
+    for one in ciphertexts:
+        fractions = (phase(ring.load(one, 1), secret).astype(float) / scale + 1) / 2
+        blurred = 5 * ring.plain_modulus * np.sqrt(2 / 9 * ring.degree) / scale
+        inner = (fractions - blurred) / (1 - 2 * blurred)
+        inside = inner[(inner >= 0) & (inner < 1)]
+        assert blurred < 0.25
+        if len(inside) < 0.95 * (1 - 2 * blurred) * len(inner):
+            return False
+        if not is_uniform((inside * 2**20).astype(np.int64), 2**20):
+            return False
+    return True
+
+
+def modulus_of(run, view) -> int:
+    """Modulo what the values of a view are."""
+    parameters = run.world.parameters
+    rings = {opened_values: "tags", opened_distances: "distances"}
+    if view in rings:
+        return parameters.network_rings[rings[view]].plain_modulus
+    return parameters.plain_modulus
 
 
 def looks_uniform(run, view, answers) -> bool:
     """Whether all that a view opens of these answers is uniform, with no row like another."""
-    return are_uniform_and_fresh(view(run, answers), run.world.parameters.plain_modulus)
+    return are_uniform_and_fresh(view(run, answers), modulus_of(run, view))
 
 
 def made_anew_looks_uniform(run, view, event: Event) -> bool:
     """Whether answers that are made twice from the same state have nothing in common."""
     both = [view(run, answers)[:1] for answers in (event.answers(), event.replayed())]
-    return are_uniform_and_fresh(np.concatenate(both), run.world.parameters.plain_modulus)
+    return are_uniform_and_fresh(np.concatenate(both), modulus_of(run, view))
 
 
 def check_masks_are_new_and_bound(world, made: list[tuple[str, bytes]]) -> int:
@@ -171,6 +212,18 @@ def no_residues(modulus, n):
     return np.zeros(n, np.uint64)
 
 
+def no_first_half(modulus, n):
+    """Of r and ρ, which are drawn together, no r."""
+    drawn = secret_residues(modulus, n)
+    drawn[: n // 2] = 0
+    return drawn
+
+
+def no_second_half(modulus, n):
+    """Of r and ρ, no ρ."""
+    return no_first_half(modulus, n)[::-1]
+
+
 def no_mask(*_, n, **__):
     return np.zeros(n, np.uint64)
 
@@ -180,12 +233,11 @@ def no_flood(ring, flood):
 
 
 TRAINING_MASKS = {
-    "s of the match": (
-        match_steps,
-        "secret_residues",
-        no_residues,
-        opened_indicators,
-    ),
+    "r and ρ of the match": (match_steps, "secret_residues", no_residues, opened_values),
+    "r of the match": (match_steps, "secret_residues", no_first_half, opened_values),
+    "ρ of the match": (match_steps, "secret_residues", no_second_half, opened_values),
+    "g of the match": (match_steps, "secret_residues", no_residues, opened_distances),
+    "s of the match": (match_steps, "secret_residues", no_residues, opened_indicators),
     "ρ of the count": (
         count_steps,
         "secret_residues",

@@ -214,7 +214,7 @@ def test_the_fingerprint_is_of_the_records_and_not_of_their_order(records):
 
 
 def test_a_bank_without_accounts_is_named(records):
-    with pytest.raises(DataError, match="bank02 has no accounts"):
+    with pytest.raises(DataError, match="bank02 has no records"):
         bank_directory(records | {"bank02": records["bank02"].clear()})
 
 

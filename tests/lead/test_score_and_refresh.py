@@ -457,7 +457,7 @@ def test_records_that_change_while_they_are_matched_are_all_matched_again():
     for bank, party in enumerate(world.federation.banks):
         changed = replace(bank_records(case, bank), fingerprint="version 2")
         party.replace_records(changed)
-    with pytest.raises(DataError, match=r"bank01 is not the one.*pv4fad refresh"):
+    with pytest.raises(DataError, match=r"records of bank01 are not those.*pv4fad refresh"):
         voting(world, case)(run_of(world))
     with pytest.raises(DataError, match="pv4fad refresh"):
         run_of(world).require_same_accounts()

@@ -16,12 +16,15 @@ import polars as pl
 import pytest
 from tests.kit.small_federation import PASSPHRASE, telling_tables
 
-from pv4fad.cli.console import VOTES_TELL
 from pv4fad.cli.main import main
+from pv4fad.cli.progress import VOTES_TELL
 from pv4fad.errors import ParameterError
 from pv4fad.lead.score import checked_share
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.challenge import write_partition, write_scenarios
+from pv4fad.payments.features import FEATURE_MEANINGS
+from pv4fad.payments.features.phrases import AT_ONE, AT_ZERO, OTHER_MEANINGS
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.run.meter import PhaseCost
 from pv4fad.run.scoring_record import ScoringRecord, read_record, record_path
 
@@ -154,13 +157,12 @@ def test_predictions_are_alerts_and_reasons_in_own_terms(scored):
     assert 0 < by_bank.sum() < alerts.height
     parts = [part for reasons in alerts["Reasons"] for part in reasons.split("; ") if part]
     own = {part for part in parts if part != "the bank's record"}
-    feature = re.compile(
-        r"an account with a confirmed anomaly|[a-z_\d]+ [-+.e\d]+ \(usually [-+.e\d]+\)"
-    )
+    meanings = FEATURE_MEANINGS | OTHER_MEANINGS
+    of_features = {*meanings.values(), *AT_ZERO.values(), *AT_ONE.values()}
     assert own
-    assert all(feature.fullmatch(part) for part in own)
-    names = {part.split()[0] for part in own}
-    assert names.isdisjoint({"ordinary", "mild", "severe", "absent", "flag", "flags", "class"})
+    assert {part.partition(": ")[0] for part in own} <= of_features | {
+        "an account with a confirmed anomaly"
+    }
 
 
 def test_the_record_says_what_was_learned_and_nothing_has_votes(scored):
@@ -246,7 +248,7 @@ def test_predictions_that_cannot_be_compared_are_named(scored, tmp_path, pv4fad)
     assert "made by the run 0123456789abcdef" in problem()
     record_path(other).write_text(record)
     table.head(5).write_csv(other)
-    assert "not one prediction for each transaction" in problem()
+    assert "not one prediction for each row" in problem()
     table.drop("Alert").write_csv(other)
     assert "has no column Alert" in problem()
 
@@ -285,7 +287,7 @@ def test_changed_records_need_a_refresh_after_which_everything_is_asked_again(
     second = tmp_path / "second.csv"
     code, _, error = pv4fad("score", run, data, "--out", second)
     assert code == 2
-    assert "the account file of bank02 is not the one" in error
+    assert "the records of bank02 are not those" in error
     assert "pv4fad refresh" in error
     killed(["refresh", run, data, *IN_PROCESS], after="prepare")
     code, text, _ = pv4fad("refresh", run, data, *IN_PROCESS, "--json")
@@ -339,7 +341,7 @@ def test_votes_of_the_papers_model_equal_the_trusted_third_partys_and_warn(tmp_p
     code, text, _ = pv4fad("score", trained.run, trained.data, "--out", out, *few)
     assert code == 0
     said = " ".join(text.split())
-    assert " ".join(VOTES_TELL.split()) in said
+    assert " ".join(SCHEMA.words(VOTES_TELL).split()) in said
     assert "Vote totals tell kinds of accounts apart" in (trained.run / "run.json").read_text()
     table, record = pl.read_csv(out), record_of(out)
     assert table.columns == OF_VOTES
@@ -397,7 +399,7 @@ def test_an_unfinished_run_is_not_scored_with(copied, pv4fad, tmp_path):
 def test_other_training_data_is_refused(copied, pv4fad):
     file = copied[0] / "scenario01" / "train" / "swift" / "swift_transaction_train_dataset.csv"
     file.write_text(file.read_text().rstrip("\n").rsplit("\n", 1)[0] + "\n")
-    assert "does not hold the transactions that the run was trained on" in refused(pv4fad, copied)
+    assert "does not hold the rows that the run was trained on" in refused(pv4fad, copied)
 
 
 def test_other_banks_are_refused(copied, pv4fad):

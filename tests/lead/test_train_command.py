@@ -143,7 +143,7 @@ def test_a_run_survives_a_refusal_an_interrupt_a_kill_and_a_changed_file(data, t
     for bank in ("bank01", "bank02"):
         assert pv4fad("ledger", "set-limit", run / bank, "1")[0] == 0
     code, _, error = pv4fad("ledger", "set-limit", run / "payment-network", "1")
-    assert (code, "only banks keep a ledger" in error) == (2, True)
+    assert (code, "keeps no ledger" in error) == (2, True)
 
     # Interrupted by hand it says how to go on; killed, it says nothing, and it does not matter.
     code, error = _stopped(data, run, signal.SIGINT, after="roster")
@@ -161,7 +161,7 @@ def test_a_run_survives_a_refusal_an_interrupt_a_kill_and_a_changed_file(data, t
     accounts.write_text(original.rstrip("\n").rsplit("\n", 1)[0] + "\n")
     code, _, error = pv4fad(*_train(data, run, "1", "--resume"))
     assert code == 2
-    assert "bank02: the account file is not the one" in error
+    assert "bank02: the records are not those" in error
     accounts.write_text(original)
 
     # The end is that of a run that was never disturbed.
@@ -244,7 +244,7 @@ def test_the_command_line_overrides_the_file_and_no_noise_is_loud(data, tmp_path
     code, _, error = pv4fad("train", data, "--out", tmp_path / "run", *options)
     assert code == 2
     assert "NO NOISE, NO PRIVACY" in error
-    assert "honest_banks = 3, but only 2 banks take part" in error
+    assert "honest_banks = 3, but only 2 take part" in error
     assert not (tmp_path / "run").exists()
 
 

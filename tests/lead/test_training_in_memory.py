@@ -176,8 +176,8 @@ def test_every_phase_has_as_many_messages_as_the_parameters_say(run, model):
 def test_bytes_by_kind_add_up_to_bytes_by_phase(run):
     meter = run.meter
     assert sum(one.bytes for one in meter.traffic) == sum(one.bytes for one in meter.phases)
-    planes = [one for one in meter.traffic if one.kind == "encrypted-table"]
-    assert [(one.sender, one.receiver, one.messages) for one in planes] == [
+    powers = [one for one in meter.traffic if one.kind == "encrypted-table"]
+    assert [(one.sender, one.receiver, one.messages) for one in powers] == [
         (PAYMENT_NETWORK, "bank", 2)
     ]
 

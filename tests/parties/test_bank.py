@@ -172,7 +172,7 @@ def test_a_release_that_another_run_left_no_budget_for_is_refused(run):
     with party.store.transaction() as tx:
         spend(tx, Expense("another", Fraction(1, 2), 1, "unit", "per-bank", "file", NOW, 1))
     before = party.store.snapshot()
-    with pytest.raises(BudgetError, match=r"0\.5 of this bank's limit 1 is left"):
+    with pytest.raises(BudgetError, match=r"0\.5 of this party's limit 1 is left"):
         party.handle(event.data)
     assert party.store.snapshot() == before
 
@@ -228,7 +228,7 @@ def test_the_account_file_may_not_change_during_a_match(run, kind):
     event = run.of(kind, "bank01")[-1]
     party = event.party()
     party.replace_records(replace(run.world.bank_records(0), fingerprint="version 2"))
-    with pytest.raises(DataError, match="account file"):
+    with pytest.raises(DataError, match="the records are not those"):
         party.handle(event.data)
     assert party.store.snapshot() == event.before
 

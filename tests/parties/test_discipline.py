@@ -12,7 +12,14 @@ from pv4fad.errors import CiphertextError, OrderError, ParameterError, ProtocolE
 from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
 from pv4fad.protocol.identity import Identity, PublicIdentity
-from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
+from pv4fad.protocol.match.messages import (
+    BlindedIndicators,
+    DistanceWords,
+    EncryptedTable,
+    MaskedDistances,
+    MaskedValues,
+    ValueDigits,
+)
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
 from pv4fad.protocol.receipt import Receipt
@@ -26,6 +33,10 @@ BOTH = (
     Roster,
     Receipt,
     EncryptedTable,
+    MaskedValues,
+    ValueDigits,
+    MaskedDistances,
+    DistanceWords,
     BlindedIndicators,
     MaskedProducts,
     NoisySums,
@@ -38,7 +49,12 @@ MODELS = {
 SUMS = {"counts": NoisyCounts, "sealed": BlindedSums}
 # Where a message carries ciphertexts or residues.
 CIPHERTEXTS = [
-    ("counts", EncryptedTable, "planes"),
+    ("counts", EncryptedTable, "powers"),
+    ("counts", MaskedValues, "ciphertexts"),
+    ("counts", ValueDigits, "digits"),
+    ("counts", MaskedDistances, "ciphertexts"),
+    ("counts", DistanceWords, "bits"),
+    ("counts", DistanceWords, "planes"),
     ("counts", BlindedIndicators, "indicators"),
     ("counts", BlindedIndicators, "encrypted_shares"),
     ("counts", MaskedProducts, "ciphertexts"),
@@ -303,12 +319,21 @@ def test_what_follows_from_the_sums_is_that_of_the_model(run):
     refuses(event, encode(message), ProtocolError, "not of this model")
 
 
-@pytest.mark.parametrize("receiver", ["bank01", "aggregator"])
-@pytest.mark.parametrize("field", ["public_key", "relinearisation_key"])
+@with_run("run receiver", [("counts", "bank01"), ("sealed", "aggregator")])
+@pytest.mark.parametrize("field", ["public_keys", "relinearisation_keys"])
 def test_a_proposal_with_unfit_keys_is_refused(run, receiver, field):
     (event,) = run.of(RunProposal, receiver)
-    for wrong in (b"", b"nonsense", getattr(event.message, field)[:-1]):
-        refuses(event, changed(event.message, **{field: wrong}), CiphertextError)
+    *others, last = getattr(event.message, field)  # of the match ring, whose keys both need
+    for wrong in (b"", b"nonsense", last[:-1]):
+        refuses(event, changed(event.message, **{field: (*others, wrong)}), CiphertextError)
+    refuses(event, changed(event.message, **{field: (*others,)}), ProtocolError, "number of keys")
+
+
+def test_the_aggregator_gets_the_keys_that_it_computes_with_and_no_others(run):
+    (of_counts,) = run.of(RunProposal, "aggregator")
+    (of_labels,) = recorded_run().of(RunProposal, "aggregator")
+    assert len(of_counts.message.public_keys) == 0
+    assert len(of_labels.message.public_keys) == 1
 
 
 @pytest.mark.parametrize("receiver", ["bank01", "aggregator"])
@@ -336,7 +361,7 @@ def test_a_bank_answers_a_proposal_with_its_keys_and_not_with_a_receipt(run):
     event = run.of(BankKeys)[0]
     here = event.message.address
     receipt = encode(Receipt(here, of=id_of(RunProposal, here.answer())))
-    refuses(event, receipt, ProtocolError, "a bank answers with its keys")
+    refuses(event, receipt, ProtocolError, "a holder answers with its keys")
 
 
 def test_a_run_does_not_begin_with_a_match_for_scoring(run):
@@ -384,7 +409,7 @@ def test_a_roster_with_a_bank_that_is_not_known_or_a_key_that_hides_nothing_is_r
     signing, unfit = Ed25519PrivateKey.generate(), bytes(32)  # a point of low order
     known = party._signing_keys
     party._signing_keys = {"bank01": known["bank01"]}
-    with pytest.raises(ProtocolError, match="unknown bank bank02"):
+    with pytest.raises(ProtocolError, match="unknown party bank02"):
         party.handle(event.data)
     public = signing.public_key().public_bytes_raw()
     party._signing_keys = known | {"bank02": public}
@@ -448,10 +473,12 @@ def parties_of(run: Recording):
 
 @each_model
 def test_what_has_arrived_is_not_kept_for_ever(run):
-    """The encrypted tables are the bulk: of each bank at most the last one is still there."""
+    """The payment network's messages of match are the bulk: of each bank at most the last one is
+    still there.  Before them it is the proposals with its keys."""
+    proposals = sum(len(event.data) for event in run.of(RunProposal))
+    largest = max(len(run.of(DistanceWords)[0].data), proposals)
     for event in run.events:
         waiting = sum(len(one) for one in party_with(event.receiver, event.after).unanswered())
-        largest = len(run.of(EncryptedTable)[0].data)
         assert waiting < 2 * largest
 
 

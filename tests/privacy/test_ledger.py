@@ -69,8 +69,8 @@ def test_bank_refuses_a_run_beyond_its_budget_and_says_what_is_left_and_what_to_
     with pytest.raises(BudgetError) as refusal:
         pay(store, expense("run-2", "1"))
     assert str(refusal.value) == (
-        "run run-2 needs ε = 1, but 0.75 of this bank's limit 2 is left (spent: 1.25)."
-        " To allow it, the bank sets its own limit: pv4fad ledger set-limit FOLDER EPSILON"
+        "run run-2 needs ε = 1, but 0.75 of this party's limit 2 is left (spent: 1.25)."
+        " To allow it, this party sets its own limit: pv4fad ledger set-limit FOLDER EPSILON"
     )
     assert read_ledger(store).spent == Fraction(5, 4)
     allow(store, "2.25")
@@ -81,7 +81,7 @@ def test_bank_refuses_a_run_beyond_its_budget_and_says_what_is_left_and_what_to_
 def test_whether_a_run_is_affordable_is_said_without_spending():
     store = bank("2")
     require_affordable(store, expense("run-1", "2"))
-    with pytest.raises(BudgetError, match="2 of this bank's limit 2 is left"):
+    with pytest.raises(BudgetError, match="2 of this party's limit 2 is left"):
         require_affordable(store, expense("run-1", "2.5"))
     assert read_ledger(store).expenses == ()
     pay(store, expense("run-1", "2"))
@@ -158,7 +158,7 @@ def test_a_run_without_noise_needs_the_limit_none_and_exhausts_every_finite_one(
     assert read_ledger(store).spent == "none"
     allow(store, "1000000")
     assert read_ledger(store).left == 0
-    with pytest.raises(BudgetError, match=r"0 of this bank's limit 1000000 .* \(spent: none\)"):
+    with pytest.raises(BudgetError, match=r"0 of this party's limit 1000000 .* \(spent: none\)"):
         pay(store, expense("run-3", "0.001"))
 
 

@@ -51,7 +51,7 @@ def test_show_says_what_epsilon_means_if_no_other_bank_is_honest(folder, ledger)
     cells = [[cell.strip() for cell in line.split("│")] for line in text.splitlines()]
     rows = [row[5:8] for row in cells if len(row) > 8]
     assert rows[:2] == [["3", "1.25", "77.8 %"], ["1", "3.38", "96.7 %"]]
-    assert "H = 1 is the case that no other bank does" in " ".join(text.split())
+    assert "H = 1 is the case that no other one does" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(("amount", "guess"), [(Fraction(9, 4), "90.5 %"), ("none", "100.0 %")])

@@ -4,7 +4,7 @@ import pytest
 
 from pv4fad.errors import ProtocolError
 from pv4fad.protocol.chain import Chains, Step
-from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
+from pv4fad.protocol.match.messages import EncryptedTable, MaskedValues
 from pv4fad.protocol.propose.messages import Roster
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.roles import PAYMENT_NETWORK
@@ -13,8 +13,8 @@ from pv4fad.protocol.wire import Address, id_of
 BANKS = ("bank01", "bank02", "bank03")
 STEPS = (
     Step(Roster, Receipt),
-    Step(EncryptedTable, BlindedIndicators, "table", 0),
-    Step(EncryptedTable, BlindedIndicators, "table", 1),
+    Step(EncryptedTable, MaskedValues, "table", 0),
+    Step(EncryptedTable, MaskedValues, "table", 1),
 )
 
 
@@ -26,7 +26,7 @@ def answer(bank: str, step: Step):
     address = Address(bank, PAYMENT_NETWORK, "run", step.table_id, 0, step.index)
     if step.answer is Receipt:
         return Receipt(address, id_of(step.kind, address.answer()))
-    return BlindedIndicators(address, (), ())
+    return MaskedValues(address, ())
 
 
 @pytest.mark.parametrize("banks_at_once", [1, 2, 3, 5])

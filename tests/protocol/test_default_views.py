@@ -6,8 +6,6 @@ every role of ciphertext, and must then fail.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from tests.kit.forest_case import UNKNOWN
@@ -26,6 +24,7 @@ from tests.kit.views import (
     about_broadcast,
     answers_of_one_bank,
     check_masks_are_new_and_bound,
+    distance_ciphertexts,
     envelope,
     indicator_ciphertexts,
     looks_uniform,
@@ -35,13 +34,16 @@ from tests.kit.views import (
     noise_is_the_flood,
     noisy_sums,
     of_kind,
+    opened_distances,
     opened_indicators,
     opened_products,
     opened_queries,
+    opened_values,
     product_ciphertexts,
     query_ciphertexts,
     sent_with,
     sums_per_bank,
+    value_ciphertexts,
 )
 
 import pv4fad.he.sanitise
@@ -52,7 +54,7 @@ import pv4fad.protocol.score.bank
 import pv4fad.protocol.score.steps
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
 from pv4fad.protocol.count.state import SumsSoFar
-from pv4fad.protocol.match.messages import BlindedIndicators
+from pv4fad.protocol.match.messages import BlindedIndicators, MaskedDistances, MaskedValues
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.state import Proposal
@@ -100,6 +102,8 @@ def bits_of_one_bank(run, answers):
 
 
 VIEWS = {
+    opened_values: lambda run: sent_with(run, MaskedValues),
+    opened_distances: lambda run: sent_with(run, MaskedDistances),
     opened_indicators: lambda run: sent_with(run, BlindedIndicators),
     opened_products: lambda run: sent_with(run, MaskedProducts),
     noisy_sums: lambda run: sent_with(run, NoisySums),
@@ -140,7 +144,9 @@ def test_all_banks_together_give_the_bits_and_no_more(run):
 # The noise of what a key holder gets back: every role of ciphertext.
 
 RETURNED = {
-    indicator_ciphertexts: (lambda run: sent_with(run, BlindedIndicators), "match"),
+    value_ciphertexts: (lambda run: sent_with(run, MaskedValues), "values"),
+    distance_ciphertexts: (lambda run: sent_with(run, MaskedDistances), "distances"),
+    indicator_ciphertexts: (lambda run: sent_with(run, BlindedIndicators), "indicators"),
     product_ciphertexts: (lambda run: sent_with(run, MaskedProducts), "linear"),
     query_ciphertexts: (queries_sent, "linear"),
 }
@@ -152,19 +158,18 @@ def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
     events, circuit = RETURNED[returned]
     for event in events(run):
         ciphertexts, secret = returned(run, event.answers())
-        for pair in pairwise(ciphertexts):
-            assert noise_is_the_flood(run, pair, secret, circuit)
+        assert noise_is_the_flood(run, ciphertexts, secret, circuit)
 
 
 @pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
 def test_without_the_flood_the_check_above_fails(run, monkeypatch, returned):
-    """For any of the ciphertexts: each pair of neighbours is noticed by itself."""
+    """For any of the ciphertexts: each is noticed by itself."""
     events, circuit = RETURNED[returned]
     event = events(run)[-1]
     monkeypatch.setattr(pv4fad.he.sanitise, "flood_residues", no_flood)
     ciphertexts, secret = returned(run, event.replayed())
-    for pair in pairwise(ciphertexts):
-        assert not noise_is_the_flood(run, pair, secret, circuit)
+    for one in ciphertexts:
+        assert not noise_is_the_flood(run, (one,), secret, circuit)
 
 
 # Without a mask.
@@ -194,7 +199,9 @@ def test_without_this_mask_the_check_above_fails(run, monkeypatch, mask):
 
 
 @pytest.mark.parametrize(
-    "view", [opened_indicators, opened_products, opened_queries], ids=lambda view: view.__name__
+    "view",
+    [opened_values, opened_distances, opened_indicators, opened_products, opened_queries],
+    ids=lambda view: view.__name__,
 )
 def test_an_answer_that_is_made_anew_has_new_masks(run, view):
     """From the same state; what was stored before is sent again as it is, and never made anew."""

@@ -80,7 +80,7 @@ def test_after_a_bank_changed_its_records_a_new_match_tells(world):
     for bank, party in enumerate(world.federation.banks):
         records = world.bank_records(bank)
         party.replace_records(replace(records, fingerprint="version 2"))
-    with pytest.raises(DataError, match="bank01: the account file is not the one"):
+    with pytest.raises(DataError, match="bank01: the records are not those"):
         match_accounts(world, world.account_keys, replace=False)
     world.federation.payment_network.close(run_id, 1)
     old_keys = [secret_key_of(bank, run_id) for bank in world.federation.banks]

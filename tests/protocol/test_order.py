@@ -10,7 +10,12 @@ from tests.kit.world import make_world
 import pv4fad.protocol
 from pv4fad.protocol.compare.messages import EncryptedDigits, LabelMasks
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
-from pv4fad.protocol.match.messages import EncryptedTable, TablesInForce
+from pv4fad.protocol.match.messages import (
+    DistanceWords,
+    EncryptedTable,
+    TablesInForce,
+    ValueDigits,
+)
 from pv4fad.protocol.order import (
     ROWS,
     accepted_by,
@@ -26,6 +31,8 @@ from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.score.plan import Batch, ScoringPlan
 from pv4fad.protocol.wire import Address, Message, encode, id_of, read_header
+
+ROUNDS = (EncryptedTable, ValueDigits, DistanceWords)
 
 
 def test_every_kind_of_message_has_a_row():
@@ -64,7 +71,7 @@ def test_a_run_is_proposed_to_everybody_and_masks_go_where_the_labels_belong():
     assert receivers_of(match, RunProposal) == receivers_of(match, TablesInForce) == banks
 
 
-def test_a_chain_is_the_roster_the_blocks_and_the_products():
+def test_a_chain_is_the_roster_three_rounds_of_blocks_and_the_products():
     parameters = make_class_world(1, n_banks=2, mode="mixed").parameters
     for bank in parameters.banks:
         steps = chain_of(parameters, bank)
@@ -72,8 +79,8 @@ def test_a_chain_is_the_roster_the_blocks_and_the_products():
             len(parameters.match_steps(bank)),
             len(parameters.count_steps(bank)),
         )
-        kinds = [Roster] + [EncryptedTable] * n_blocks + [MaskedProducts] * n_products
-        assert [step.kind for step in steps] == kinds
+        rounds = [kind for kind in ROUNDS for _ in range(n_blocks)]
+        assert [step.kind for step in steps] == [Roster, *rounds] + [MaskedProducts] * n_products
         assert {step.table_id for step in steps} == {"", bank, "broadcast"}
 
 
@@ -83,9 +90,9 @@ def test_a_match_after_training_has_the_blocks_alone():
     parameters, _ = match_parameters(world.parameters, world.data.tables, accounts, 1)
     n_blocks = sum(len(parameters.match_steps(bank)) for bank in parameters.banks)
     kinds = {step.kind for bank in parameters.banks for step in chain_of(parameters, bank)}
-    assert kinds == {EncryptedTable}
-    # Proposals, keys; blocks, shares; what is in force, receipts.
-    assert messages_of(parameters) == {"match": 2 * 2 + 2 * n_blocks + 2 * 2}
+    assert kinds == set(ROUNDS)
+    # Proposals, keys; three rounds of blocks and answers; what is in force, receipts.
+    assert messages_of(parameters) == {"match": 2 * 2 + 3 * 2 * n_blocks + 2 * 2}
 
 
 def test_the_comparison_belongs_to_the_paper_model():

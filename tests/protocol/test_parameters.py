@@ -74,10 +74,10 @@ def test_noise_makes_the_modulus_larger_where_it_has_to():
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"bound": 10**6}, "bound"),
+        ({"bound": 10**6}, "lower the bound"),
         ({"bound": 0}, "bound"),
         ({"bound": 10**7}, "bound"),
-        ({"banks": {"bank01": 10**9, "bank02": 10**9}}, "code"),
+        ({"banks": {"bank01": 10**8, "bank02": 10**8}}, "banks: two different records"),
         ({"banks": {"bank01": 1024, "bank02": 0}}, "banks"),
         ({"banks": {"bank01": 1024, "bank02": 10**10}}, "banks"),
         ({"banks": {}}, "banks"),

@@ -109,7 +109,7 @@ def simulated_bank_view(run, message) -> list[bytes]:
     sanitiser = Sanitiser(public, parameters.bounds["linear"].flood)
     made = []
     for _ in message.ciphertexts:
-        ciphertext = Encryptor(public).zero(2)
+        ciphertext = Encryptor(public).zero(parameters.bounds["linear"].flood.n_primes)
         Evaluator(public).add_slots(ciphertext, secret_residues(ring.plain_modulus, ring.degree))
         made.append(sanitiser.sanitise(ciphertext))
     return made

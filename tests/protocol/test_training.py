@@ -45,7 +45,7 @@ def test_worker_processes_give_the_same_model():
 
 
 def test_tables_of_several_blocks_give_the_same_model():
-    """Three blocks of bins in two messages; the bank matches two of them together, one alone."""
+    """Three blocks of bins in two messages."""
     world = make_world(seed=1, n_banks=1, n_declared=30_000, more_accounts=3000)
     (plan,) = world.parameters.tables
     assert plan.layout.n_blocks == 3

@@ -11,6 +11,7 @@ from tests.kit.recording import Recording, kinds_kept, recorded_run, small_world
 from tests.kit.uniformity import is_uniform
 from tests.kit.views import (
     TRAINING_MASKS,
+    distance_ciphertexts,
     envelope,
     indicator_ciphertexts,
     looks_uniform,
@@ -22,11 +23,14 @@ from tests.kit.views import (
     noisy_sums,
     of_kind,
     opened,
+    opened_distances,
     opened_indicators,
     opened_products,
+    opened_values,
     product_ciphertexts,
     sent_with,
     sums_per_bank,
+    value_ciphertexts,
 )
 from tests.kit.world import check_equal_to_the_trusted_third_party
 
@@ -40,7 +44,7 @@ from pv4fad.protocol.compare.state import Blinding, LabelShare, MaskBlock, Maske
 from pv4fad.protocol.compare.steps import masked_leaves
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.count.state import OwnSums, SumsSoFar
-from pv4fad.protocol.match.messages import BlindedIndicators
+from pv4fad.protocol.match.messages import BlindedIndicators, MaskedDistances, MaskedValues
 from pv4fad.protocol.parameters import digest_of
 from pv4fad.protocol.propose.state import CountedAccounts
 from pv4fad.protocol.state import Proposal
@@ -86,6 +90,8 @@ def masked_leaf_sums(run, answers):
 
 
 VIEWS = {
+    opened_values: MaskedValues,
+    opened_distances: MaskedDistances,
     opened_indicators: BlindedIndicators,
     opened_products: MaskedProducts,
     noisy_sums: NoisySums,
@@ -128,7 +134,9 @@ def test_no_bank_receives_the_same_masked_values_as_another(run):
 # The noise of what a key holder gets back.
 
 RETURNED = {
-    indicator_ciphertexts: (BlindedIndicators, "match"),
+    value_ciphertexts: (MaskedValues, "values"),
+    distance_ciphertexts: (MaskedDistances, "distances"),
+    indicator_ciphertexts: (BlindedIndicators, "indicators"),
     product_ciphertexts: (MaskedProducts, "linear"),
     label_ciphertexts: (SharedLabels, "compare"),
 }
@@ -137,8 +145,8 @@ RETURNED = {
 @pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
 def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
     kind, circuit = RETURNED[returned]
-    event = sent_with(run, kind)[0]
-    assert noise_is_the_flood(run, *returned(run, event.answers()), circuit)
+    for event in sent_with(run, kind):
+        assert noise_is_the_flood(run, *returned(run, event.answers()), circuit)
 
 
 # Without a mask.
@@ -173,12 +181,21 @@ def test_without_the_flood_the_check_above_fails(run, monkeypatch, returned):
     kind, circuit = RETURNED[returned]
     event = sent_with(run, kind)[-1]
     monkeypatch.setattr(pv4fad.he.sanitise, "flood_residues", no_flood)
-    assert not noise_is_the_flood(run, *returned(run, event.replayed()), circuit)
+    ciphertexts, secret = returned(run, event.replayed())
+    for one in ciphertexts:
+        assert not noise_is_the_flood(run, (one,), secret, circuit)
 
 
 @pytest.mark.parametrize(
     "view",
-    [opened_indicators, opened_products, masked_leaf_sums, label_share],
+    [
+        opened_values,
+        opened_distances,
+        opened_indicators,
+        opened_products,
+        masked_leaf_sums,
+        label_share,
+    ],
     ids=lambda view: view.__name__,
 )
 def test_an_answer_that_is_made_anew_has_new_masks(run, view):

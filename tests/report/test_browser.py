@@ -1,11 +1,7 @@
 """The report as a real browser shows it: from phone to laptop, light and dark."""
 
-import shutil
-import tempfile
-from pathlib import Path
-
 import pytest
-from tests.kit.chromium import Browser, browser, find_chromium
+from tests.kit.chromium import Browser, opened_tab
 from tests.kit.report_page import FIGURES, HOSTILE
 
 WINDOWS = pytest.mark.parametrize(
@@ -37,14 +33,8 @@ _TEXTS = """
 
 @pytest.fixture(scope="module")
 def tab():
-    program = find_chromium()
-    if program is None:
-        pytest.skip("no Chromium here: apt-get install chromium, or set PV4FAD_CHROMIUM")
-    # Not in the folders of pytest: Chromium is still writing its profile when it is told to end.
-    folder = Path(tempfile.mkdtemp(prefix="pv4fad-chromium-"))
-    with browser(program, folder) as opened:
+    with opened_tab() as opened:
         yield opened
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @WINDOWS

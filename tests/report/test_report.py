@@ -19,6 +19,7 @@ from tests.kit.scored_run import (
 
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.payments.features import FeatureTable
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.report.content import unusual
 from pv4fad.report.leakage import LEARNS, parties
@@ -56,7 +57,7 @@ def test_the_whole_claim_is_there_and_what_is_outside_it(seen, document):
     words = " ".join(seen.words.split())
     for part in (
         document.privacy.claim,
-        SCORING_IS_OUTSIDE["decisions"],
+        SCHEMA.words(SCORING_IS_OUTSIDE["decisions"]),
         document.privacy.unit,
         f"sensitivity Δ{document.privacy.sensitivity}",
         "honest but curious",
@@ -68,9 +69,9 @@ def test_the_whole_claim_is_there_and_what_is_outside_it(seen, document):
 def test_what_scoring_told_is_there_in_numbers(seen):
     """Each number once in its own row: what was asked, what alerted, what is known now."""
     for row in (
-        "payments that it asked a bank for1,23420,0016.2%",
+        "payments for which it asked a bank1,23420,0016.2%",
         "payments that became alerts7720,0010.4%",
-        "alerts that a bank's answer made or raised117714.3%",
+        "alerts that the answer of a bank made or raised117714.3%",
         "accounts that it asked about5439,8765.5%",
         "accounts about which it knows a bit, over all scorings678",
         "of these, known not to be ordinary96781.3%",
@@ -88,11 +89,11 @@ def test_epsilon_is_shown_with_one_honest_bank_too_and_with_what_a_guess_is_wort
             "effective_epsilon": effective_epsilon(Fraction(1), 2, 2),
         }
     )
-    assert epsilon_rows(two, 3) == [
+    assert epsilon_rows(two, 3, SCHEMA.words) == [
         ("at least H = 2 of 3 banks add their noise and keep it to themselves", "1", "73.2 %"),
         ("only one bank does: for its records", "2.28", "90.7 %"),
     ]
-    assert epsilon_rows(two.model_copy(update={"honest_banks": 1}), 3) == [
+    assert epsilon_rows(two.model_copy(update={"honest_banks": 1}), 3, SCHEMA.words) == [
         ("the bank of the record adds its noise, whatever others do", "1", "73.2 %")
     ]
 
@@ -117,9 +118,9 @@ def test_votes_are_said_to_tell_kinds_of_accounts_apart(tables, data, tmp_path, 
     words = Seen(file.read_text()).words
     for part in (
         VOTES_TELL,
-        SCORING_IS_OUTSIDE["votes"],
+        SCHEMA.words(SCORING_IS_OUTSIDE["votes"]),
         "scoring by votes",
-        parties("sealed")[0][1],
+        SCHEMA.words(parties("sealed")[0][1]),
     ):
         assert part in words
     assert "highest alerts" in words
@@ -207,7 +208,7 @@ def test_what_is_unusual_is_rare_on_either_end_and_the_rarest_comes_first():
     values[7, 1] = 5  # the only one
     values[:15, 2] = -1
     features = FeatureTable(("rank", "only", "low", "same"), values)
-    assert unusual(features, np.array([7, 500, 999])) == [
+    assert unusual(SCHEMA, features, np.array([7, 500, 999])) == [
         "only 5 (0.1 %); rank 7 (0.8 %); low -1 (1.5 %)",
         "",
         "rank 999 (0.1 %)",

@@ -98,7 +98,7 @@ def test_the_claim_says_epsilon_unit_sensitivity_trust_and_what_is_outside(docum
     for part in (
         "the noisy counts, is 1/3-differentially private",
         "whatever the payment network knew before",
-        "one account record at one bank",
+        "one account at one bank",
         "Δ = 2",
         "at least 2 of",
         "at most 0.58",
@@ -194,7 +194,7 @@ def test_only_an_unfinished_run_is_resumed_and_only_a_finished_one_used(folder, 
     [
         lambda text: b"",
         lambda text: text.encode()[:-10],
-        lambda text: text.replace('"version": 3', '"version": 1', 1).encode(),
+        lambda text: text.replace('"version": 4', '"version": 1', 1).encode(),
         lambda text: text.replace('"bound": 1', '"bound": 0', 1).encode(),
         lambda text: b"\xff" + text.encode(),
     ],
@@ -247,3 +247,18 @@ def test_of_several_scenarios_one_has_to_be_named(tmp_path, tables):
     with pytest.raises(ParameterError, match=r"several scenarios.*--scenario"):
         training_split(tmp_path)
     assert training_split(tmp_path, "scenario01") == train
+
+
+def test_a_store_that_cannot_be_opened_leaves_none_of_the_others_locked(tmp_path):
+    folder, parties = RunFolder(tmp_path), ["bank01", "bank02", "bank03"]
+    with folder.stores(parties, Passphrase(PASSPHRASE), create=True) as stores:
+        assert {party: store.party for party, store in stores.items()} == dict(
+            zip(parties, parties, strict=True)
+        )
+    with (
+        pytest.raises(StoreError, match="elsewhere"),
+        folder.stores(["bank01", "elsewhere", "bank03"], Passphrase(PASSPHRASE)),
+    ):
+        pass
+    with folder.stores(parties, Passphrase(PASSPHRASE)) as stores:
+        assert list(stores) == parties

@@ -53,6 +53,19 @@ def raw(folder):
         yield connection
 
 
+def test_a_transaction_that_only_reads_writes_nothing(folder):
+    create(folder, state=SECRET)
+    before = (folder / "store.db").read_bytes()
+    with DiskStore.open(folder, PASSPHRASE) as store:
+        for _ in range(3):
+            with store.transaction() as tx:
+                assert tx.get("state") == SECRET
+        assert (folder / "store.db").read_bytes() == before
+        put(store, "state", b"another")
+    assert (folder / "store.db").read_bytes() != before
+    assert contents(folder) == {"state": b"another"}
+
+
 def test_records_outlive_the_process_that_wrote_them(folder):
     create(folder, state=SECRET)
     with DiskStore.open(folder, PASSPHRASE) as store, store.transaction() as tx:
@@ -203,12 +216,12 @@ print(peak() - before)
     assert int(run.stdout) * unit < 48 * 2**20
 
 
-@pytest.mark.parametrize(("version", "text"), [(0, "format 0"), (1, "format 1"), (3, "format 3")])
+@pytest.mark.parametrize(("version", "text"), [(0, "format 0"), (1, "format 1"), (4, "format 4")])
 def test_a_store_of_another_version_is_refused_with_both_versions(folder, version, text):
     create(folder)
     with raw(folder) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    with pytest.raises(StoreError, match=f"{text}, this program uses 2: use the version"):
+    with pytest.raises(StoreError, match=f"{text}, this program uses 3: use the version"):
         DiskStore.open(folder, PASSPHRASE)
 
 

@@ -7,10 +7,8 @@ and asks the holders again when it predicts.  It has no `score`: there, that mea
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from fractions import Fraction
 from inspect import signature
 from pathlib import Path
@@ -26,33 +24,25 @@ from pv4fad.api.arguments import (
     given_records,
     given_rules,
 )
+from pv4fad.api.deployed import DeployedFederation
 from pv4fad.api.federation import Federation
+from pv4fad.api.own_table import OwnTable, keep_table, kept_table, table_of
+from pv4fad.api.simulated import SimulatedFederation
 from pv4fad.errors import DataError, NotFittedError, ParameterError
+from pv4fad.lead.desk_labels import rows_as_trained
 from pv4fad.lead.prepare import read_training_record
-from pv4fad.lead.rows import fingerprint
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.simulate import party_names
 from pv4fad.protocol.roles import PAYMENT_NETWORK
-from pv4fad.rules import Rules
 from pv4fad.run.document import Privacy, RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.schema import Schema
-from pv4fad.store.records import Record, Records, copy_run
-from pv4fad.store.store import Store
-from pv4fad.workers import WorkerPool
+from pv4fad.store.records import copy_run
+from pv4fad.workers import WorkerPool, Workers
 
 _SECRET = "seed"  # noqa: S105
-
-
-@dataclass(frozen=True)
-class OwnTable(Record):
-    """A party's own table, in its store in a saved run."""
-
-    parquet: bytes = field(repr=False)
-    rules: Rules | None = field(default=None, repr=False)
-    """A holder's own rules, for its next table."""
 
 
 class Detector:
@@ -149,7 +139,8 @@ class Detector:
         """
         if not isinstance(federation, Federation):
             raise ParameterError(
-                "federation: give what pv4fad.simulate returns, as in fit(rows, federation)"
+                "federation: give what pv4fad.simulate or pv4fad.connect returns, as in"
+                " fit(rows, federation)"
             )
         try:
             settings = self._settings()
@@ -206,9 +197,14 @@ class Detector:
         table, so that `load` needs nothing else.
 
         The folder is a copy: what is asked or spent later, there or here, is not known in the
-        other.
+        other.  A deployed federation keeps the run itself: `pv4fad.load(federation)`.
         """
         run, federation = self.run_, self.federation_
+        if not isinstance(federation, SimulatedFederation):
+            raise ParameterError(
+                "a deployed federation keeps its runs itself, each party its own part: there is"
+                " nothing to save; get the detector again with pv4fad.load(federation)"
+            )
         target = RunFolder(Path(folder))
         target.require_new()
         passphrase = given_passphrase(target.path, key_file, new=True)
@@ -218,7 +214,7 @@ class Detector:
                 copy_run(federation.stores[party], store, run.run_id)
                 if party in tables:
                     rules = federation.rules.get(party)
-                    _keep_table(store, run.run_id, tables[party], rules)
+                    keep_table(store, run.run_id, tables[party], rules)
         target.write(run)  # last: without it there is no run
 
     # A detector that was loaded has a federation of its own, which ends with its `with` block.
@@ -257,13 +253,13 @@ class Detector:
 
 
 def load(
-    folder: Path | str,
+    folder: Path | str | Federation,
     *,
     rows: Source | None = None,
     holders: Mapping[str, Source] | None = None,
     rules: Mapping[str, RulesLike] | None = None,
     key_file: Path | str | None = None,
-    workers: int = 0,
+    workers: Workers = 0,
 ) -> Detector:
     """A fitted detector from the folder of a run, made by `Detector.save` or `pv4fad train`.
 
@@ -274,7 +270,14 @@ def load(
     The parties are in this process until the `with` block ends; what they learn and spend is kept
     in the folder.  `rows` that the run was trained on, and the tables of its `holders` with their
     own `rules`: by default what `Detector.save` has kept.  `pv4fad train` keeps none.
+
+    Instead of a folder, a federation that `pv4fad.connect` returned: its latest training.
     """
+    if isinstance(folder, DeployedFederation):
+        run = folder.latest_run()
+        return _loaded(run, folder, rows, kept_table(folder.lead_store, run.run_id))
+    if isinstance(folder, Federation):
+        raise ParameterError("load: give the folder of a run, or what pv4fad.connect returns")
     target = RunFolder(Path(folder))
     run = target.require_finished()
     names, schema = list(run.parameters.banks), run.data_schema
@@ -282,18 +285,19 @@ def load(
     with ExitStack() as stack:
         pool = stack.enter_context(WorkerPool(workers))
         stores = stack.enter_context(target.stores(party_names(names), passphrase))
-        kept = {party: _kept_table(store, run.run_id) for party, store in stores.items()}
+        kept = {party: kept_table(store, run.run_id) for party, store in stores.items()}
         own = {name: one.rules for name in names if (one := kept[name]) and one.rules}
         own |= given_rules(rules, names)
         tables = {} if holders is None else by_holder("holders", holders, names)
-        records = {name: _frame(one) for name in names if (one := kept[name])}
+        records = {name: table_of(one) for name in names if (one := kept[name])}
         records |= given_records(schema, tables, own) if tables else {}
         if missing := [name for name in names if name not in records]:
             raise DataError(f"{folder} does not have the table of {missing[0]}: give holders=")
         in_order = {name: records[name] for name in names}
-        federation = Federation(
+        federation = SimulatedFederation(
             schema, in_order, rules=own, stores=stores, pool=pool, resources=stack.pop_all()
         )
+    federation.add(run)
     try:
         return _loaded(run, federation, rows, kept[PAYMENT_NETWORK])
     except BaseException:
@@ -304,34 +308,19 @@ def load(
 def _loaded(
     run: RunDocument, federation: Federation, rows: Source | None, kept: OwnTable | None
 ) -> Detector:
-    trained = read_training_record(federation.stores[PAYMENT_NETWORK], run.run_id)
+    trained = read_training_record(federation.lead_store, run.run_id)
     if rows is not None:
         history = federation.read_rows(rows, labels_required=True)
     elif kept is not None:
-        history = _frame(kept)
+        history = table_of(kept)
     else:
         raise DataError("the folder does not have the rows that the run was trained on: give rows=")
-    if fingerprint(history) != trained.transactions:
+    store = federation.lead_store
+    as_trained = rows_as_trained(run.data_schema, store, run.run_id, history, trained.transactions)
+    if as_trained is None:
         raise DataError("the rows are not those that the run was trained on")
     parameters = trained.settings.model_dump(exclude_defaults=True)
     honest = parameters.pop("honest_banks", None)
     detector = Detector(**parameters, honest_holders=honest)
-    federation.add(run)
-    detector._take(run, history, federation)
+    detector._take(run, as_trained, federation)
     return detector
-
-
-def _keep_table(store: Store, run_id: str, table: pl.DataFrame, rules: Rules | None) -> None:
-    file = io.BytesIO()
-    table.write_parquet(file)
-    with store.transaction() as tx:
-        Records(tx, run_id).put(OwnTable(file.getvalue(), rules))
-
-
-def _kept_table(store: Store, run_id: str) -> OwnTable | None:
-    with store.transaction() as tx:
-        return Records(tx, run_id).find(OwnTable)
-
-
-def _frame(kept: OwnTable) -> pl.DataFrame:
-    return pl.read_parquet(io.BytesIO(kept.parquet))

@@ -24,6 +24,7 @@ from pv4fad.payments.schema import FLAG_MEANINGS, NO_FLAG
 from pv4fad.payments.summary import PartitionSummary, summarise
 from pv4fad.schema import Schema
 from pv4fad.tables.sheet import OnBadRows
+from pv4fad.words import Words
 
 app = typer.Typer(name="data", help="Check data, and convert it.", no_args_is_help=True)
 
@@ -73,7 +74,7 @@ def check(
         for partition, summary in summaries:
             out.print(f"[bold]{escape(str(partition))}[/]", soft_wrap=True)
             if isinstance(summary, SplitSummary):
-                out.print(_schema_table(summary))
+                out.print(_schema_table(summary, settled.words))
                 continue
             out.print(_table(summary))
             for note in summary.notes:
@@ -123,10 +124,10 @@ def _document(folder: Path, summary: Summary) -> dict[str, object]:
     return {"folder": str(folder), **asdict(summary), "label_rate": summary.label_rate}
 
 
-def _schema_table(s: SplitSummary) -> Table:
+def _schema_table(s: SplitSummary, words: Words) -> Table:
     table = Table(show_header=False)
     table.add_row("schema", escape(s.schema))
-    table.add_row("rows", f"{s.rows:,}")
+    table.add_row(words.forms["rows"], f"{s.rows:,}")
     table.add_row("period", f"{s.first_time:%Y-%m-%d %H:%M} to {s.last_time:%Y-%m-%d %H:%M}")
     table.add_row(
         "labels",
@@ -135,17 +136,18 @@ def _schema_table(s: SplitSummary) -> Table:
         else f"{s.anomalous:,} of {s.rows:,} anomalous ({s.label_rate:.3%})",
     )
     for name, side in s.sides.items():
-        table.add_row(f"side {name}", _side_text(side, s.rows))
+        table.add_row(f"side {name}", words(_side_text(side, s.rows)))
     for holder, classes in s.holders.items():
         counts = ", ".join(f"{n:,} {name}" for name, n in classes.items() if n)
-        table.add_row(f"holder {escape(holder)}", f"{sum(classes.values()):,} records: {counts}")
+        text = words(f"{sum(classes.values()):,} {{records}}: {counts}")
+        table.add_row(f"{words.holder} {escape(holder)}", text)
     return table
 
 
 def _side_text(side: SideSummary, rows: int) -> str:
     return (
-        f"holder known in {side.known:,} rows, unknown in {side.unknown:,}, outside in"
-        f" {side.outside:,}; record found for {side.found / rows:.1%} of the rows"
+        f"{{holder}} known in {side.known:,} {{rows}}, unknown in {side.unknown:,}, outside in"
+        f" {side.outside:,}; {{record}} found for {side.found / rows:.1%} of the {{rows}}"
     )
 
 

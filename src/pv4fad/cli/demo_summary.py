@@ -8,7 +8,7 @@ from rich.table import Table
 from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Evaluation
 from pv4fad.privacy.epsilon import upper_text
 from pv4fad.report.content import ReportContent
-from pv4fad.report.words import estimate_text, found_text, size_text
+from pv4fad.report.texts import estimate_text, found_text, size_text
 from pv4fad.run.meter import PhaseCost, Traffic
 
 _HEADINGS = {ALONE: "network alone", JOINT: "with the banks", JOINED: "all data joined"}

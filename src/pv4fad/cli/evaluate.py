@@ -14,7 +14,7 @@ from rich.table import Table
 from pv4fad.cli.console import out, print_json
 from pv4fad.cli.options import AsJson, RunPath, Scenario, federation_passphrase
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.evaluation.evaluate import ALONE, JOINED, Detector, Evaluation, evaluate
+from pv4fad.evaluation.evaluate import ALONE, HEADINGS, JOINED, Detector, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_predictions
 from pv4fad.files import require_new_file, write_whole
@@ -23,7 +23,7 @@ from pv4fad.report.charts import precision_recall
 from pv4fad.report.content import gather
 from pv4fad.report.page import write_page
 from pv4fad.report.render import render_drawing
-from pv4fad.report.words import estimate_text, found_text
+from pv4fad.report.texts import estimate_text, found_text
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.scoring_record import require_run
@@ -31,11 +31,11 @@ from pv4fad.store.sealing import ENVIRONMENT, Passphrase
 
 NOT_COMPARED = (
     f"The predictions have no column {LOCAL_SCORE}, as those of votes, so they are not compared"
-    " with what the payment network finds alone."
+    " with what the {lead} finds alone."
 )
 NO_RECORD = "The origin of the predictions cannot be verified: the record file is missing."
 HOW_SURE = (
-    "Intervals: 95 %, bootstrap over the transactions of this test period. They say nothing about"
+    "Intervals: 95 %, bootstrap over the {rows} of this test period. They say nothing about"
     " another draw of the noise, or about other data."
 )
 
@@ -81,6 +81,7 @@ def evaluate_command(
     network alone. Labels are read here only.
     """
     document = RunFolder(run).require_finished()
+    words = document.data_schema.words
     if plot is not None:
         _require_svg(plot)
     splits = scoring_splits(folder, scenario)
@@ -91,15 +92,15 @@ def evaluate_command(
     found = joined_scores(document.data_schema, *splits) if joined else None
     result = evaluate(scored, splits[1], found)
     if plot is not None:
-        write_whole(plot, render_drawing(precision_recall(result.detectors)))
+        write_whole(plot, render_drawing(precision_recall(result.detectors, words)))
     if as_json:
         print_json(_summary(document, result))
         return
     out.print(evaluation_table(document, result))
-    out.print(HOW_SURE, soft_wrap=True)
+    out.print(words(HOW_SURE), soft_wrap=True)
     out.print(escape(document.privacy.outside_the_claim), soft_wrap=True)
     if result.of(ALONE) is None:
-        out.print(NOT_COMPARED, soft_wrap=True)
+        out.print(words(NOT_COMPARED), soft_wrap=True)
     if record is None:
         out.print(NO_RECORD, soft_wrap=True)
     if plot is not None:
@@ -114,11 +115,13 @@ def _require_svg(plot: Path) -> None:
 
 def evaluation_table(document: RunDocument, result: Evaluation) -> Table:
     """One column per detector."""
-    title = (
-        f"{result.transactions:,} transactions, {result.anomalies:,} of them anomalous;"
+    words = document.data_schema.words
+    title = words(
+        f"{result.transactions:,} {{rows}}, {result.anomalies:,} of them anomalous;"
         f" ε = {document.privacy.epsilon}"
     )
-    table = Table("", *(detector.name for detector in result.detectors), title=escape(title))
+    headings = (words(HEADINGS[detector.name]) for detector in result.detectors)
+    table = Table("", *headings, title=escape(title))
     estimates = (estimate_text(detector.average_precision) for detector in result.detectors)
     table.add_row("average precision", *estimates)
     if result.of(JOINED) is not None:
@@ -138,7 +141,7 @@ def _summary(document: RunDocument, result: Evaluation) -> dict[str, Any]:
         "outside_the_claim": document.privacy.outside_the_claim,
         "transactions": result.transactions,
         "anomalies": result.anomalies,
-        "intervals": HOW_SURE,
+        "intervals": document.data_schema.words(HOW_SURE),
         "detectors": [_measures(detector, result) for detector in result.detectors],
     }
 

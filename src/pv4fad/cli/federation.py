@@ -1,4 +1,7 @@
-"""`pv4fad federation`: run the jobs of a deployed federation, at its aggregator."""
+"""`pv4fad federation`: run the jobs of a deployed federation.
+
+At its aggregator; over a hub also at the payment network, if the aggregator allows that.
+"""
 
 from __future__ import annotations
 
@@ -12,30 +15,24 @@ from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out, print_json
 from pv4fad.cli.options import AsJson
-from pv4fad.cli.party import PROGRAMS
+from pv4fad.deployment.carrier import Carrier
+from pv4fad.deployment.carriers import carrier_of
 from pv4fad.deployment.exchange import Job
 from pv4fad.deployment.party_folder import PartyFolder
-from pv4fad.deployment.status import (
-    Hops,
-    Status,
-    has_stopped_responding,
-    read_status,
-    wait_for_response,
-)
+from pv4fad.deployment.status import Hops, Status
 from pv4fad.errors import ParameterError, StoreError
-from pv4fad.report.words import size_text
+from pv4fad.report.texts import size_text
 
-app = typer.Typer(help="A deployed federation, at its aggregator.", no_args_is_help=True)
+app = typer.Typer(help="The jobs of a deployed federation.", no_args_is_help=True)
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The aggregator's folder.")]
+Folder = Annotated[
+    Path,
+    typer.Argument(metavar="FOLDER", help="The aggregator's folder, or the payment network's."),
+]
 _JOBS: tuple[Job, ...] = ("check", "train", "score", "refresh")
-_LOOK_EVERY_S = 0.5
+_LOOK_EVERY_S = 0.2
+_PATIENCE_S = 30.0
 _RELAY_STARTS_WITHIN_S = 120.0
-_RUNNING = "is running: see pv4fad federation status"
-_STOPPED = (
-    "the relay stopped responding: make sure that pv4fad party run is running at the aggregator,"
-    " then continue with pv4fad federation resume"
-)
 
 
 @app.command()
@@ -68,66 +65,58 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the state of the latest job, and who has sent how much to whom."""
-    found = read_status(_aggregator(folder).path)
+    own, carrier = _opened(folder)
+    found = carrier.status(own)
     if found is None:
         raise StoreError(f"{folder}: no job was started yet")
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
         _print(found)
-    if found.state == "running" and _has_stopped(folder, found):
-        raise StoreError(_STOPPED)
+    if found.state == "running":
+        carrier.require_running(own, found)
 
 
-def _aggregator(folder: Path) -> PartyFolder:
+def _opened(folder: Path) -> tuple[PartyFolder, Carrier]:
     own = PartyFolder(folder)
-    if own.settings().role != "aggregator":
-        raise ParameterError(f"{folder} is not the aggregator's folder: jobs are started there")
-    return own
+    settings = own.settings()
+    if settings.role == "bank":
+        raise ParameterError(f"{folder} is the folder of a bank: jobs are started elsewhere")
+    return own, carrier_of(settings.carrier)
 
 
 def _carry_through(folder: Path, job: Job) -> None:
-    own = _aggregator(folder)
-    before = read_status(own.path)
-    if before is None and job == "resume":
-        raise StoreError(f"{folder}: no job was started yet")
-    if before is not None and before.state == "running":
-        alive = not _has_stopped(own.path, before)
-        if alive or job != "resume":
-            what = _RUNNING if alive else _STOPPED
-            raise StoreError(f"job {before.number} ({before.job}): {what}")
-    number = 1 if before is None else before.number + 1
-    PROGRAMS.start_job(own, job, number)
+    own, carrier = _opened(folder)
+    number = carrier.start_job(own, job)
     err.print(f"job {number} ({job}) has been submitted", markup=False)
-    done = _follow(own.path, number)
+    done = _follow(own, carrier, number)
     _print(done)
     if done.state == "failed":
         fail(escape(done.error), 1)
 
 
-def _has_stopped(folder: Path, running: Status) -> bool:
-    """Whether the relay of a job that should be running is gone."""
-    return not wait_for_response(folder) and read_status(folder) == running
-
-
-def _follow(folder: Path, number: int) -> Status:
-    """Wait for the end of a job."""
-    printed, since = "", time.monotonic()
+def _follow(own: PartyFolder, carrier: Carrier, number: int) -> Status:
+    """Wait for the end of a job; a hub that is killed has some time to come back."""
+    printed, begun = "", time.monotonic()
+    seen = begun
     while True:
-        found = read_status(folder)
-        if found is not None and found.number == number:
-            since = time.monotonic() if found.progress != printed else since
-            if found.progress and found.progress != printed:
-                printed = found.progress
-                err.print(printed, markup=False)
-            if found.state != "running":
-                return found
-            if has_stopped_responding(folder) and read_status(folder) == found:
-                raise StoreError(_STOPPED)
-        elif time.monotonic() - since > _RELAY_STARTS_WITHIN_S:
-            raise StoreError(
-                "the hub has not started the relay; see its log in the aggregator's folder"
-            )
+        try:
+            found = carrier.status(own)
+            if found is not None and found.number == number:
+                if found.progress and found.progress != printed:
+                    printed = found.progress
+                    err.print(printed, markup=False)
+                if found.state != "running":
+                    return found
+                carrier.require_running(own, found)
+            elif time.monotonic() - begun > _RELAY_STARTS_WITHIN_S:
+                raise StoreError(
+                    "the hub has not started the relay; see its log in the aggregator's folder"
+                )
+            seen = time.monotonic()
+        except StoreError:
+            if time.monotonic() - seen > _PATIENCE_S:
+                raise
         time.sleep(_LOOK_EVERY_S)
 
 
@@ -136,7 +125,7 @@ def _print(found: Status) -> None:
     for way in found.sent:
         sent.add_row(way.sender, way.receiver, str(way.messages), size_text(way.bytes))
     out.print(sent)
-    stations = Table("station", "state", "exchanges", "s each", "to it", "from it", "failures", "")
+    stations = Table("station", "state", "busy s", "to it", "from it", "failures", "")
     for name, party in found.parties.items():
         stations.add_row(name, *_cells(party))
     out.print(stations)
@@ -145,12 +134,10 @@ def _print(found: Status) -> None:
 
 
 def _cells(hops: Hops) -> list[str]:
-    answered = max(1, hops.exchanges - hops.failures)
     problem = hops.problem or ("was restarted" if hops.restarts else "")
     return [
         hops.state,
-        str(hops.exchanges),
-        f"{hops.seconds / answered:.1f}",
+        f"{hops.busy_s:.1f}",
         size_text(hops.bytes_to),
         size_text(hops.bytes_from),
         str(hops.failures),

@@ -21,22 +21,26 @@ from pv4fad.protocol.roles import BANK, role_of
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.file import party_of
 
+# A ledger is of all runs, whatever their data, so these sentences have no words of a schema.
 CLAIM = (
-    "ε bounds what training reveals about one account record at this bank, over all runs together."
-    " Scoring is outside the ε claim: about an account that it asks about, the payment network also"
-    " learns whether the current record is in the set it asked for (or, by votes, a vote total)."
+    "ε bounds what training reveals about one record of this party, over all runs together."
+    " Scoring is outside the ε claim: who asks about a record also learns whether it is, at"
+    " present, in the set asked for (or, by votes, a vote total)."
 )
 HOLDS_IF = (
-    "An ε holds if at least H banks, this one included, add their noise and keep it secret;"
-    " H = 1 is the case that no other bank does. Guess: the largest probability of guessing"
-    " correctly whether a record is present, or which of two classes it has, if both were equally"
-    " likely before."
+    "An ε holds if at least H of the parties that keep records, this one included, add their noise"
+    " and keep it secret; H = 1 is the case that no other one does. Guess: the largest probability"
+    " of guessing correctly whether a record is present, or which of two classes it has, if both"
+    " were equally likely before."
 )
 WEAK = f"Warning: a run that claims an ε above {WARN_ABOVE}, or none, protects a record little."
 
-app = typer.Typer(help="A bank's privacy budget.", no_args_is_help=True)
+app = typer.Typer(help="The privacy budget of a party with records.", no_args_is_help=True)
 
-Folder = Annotated[Path, typer.Argument(help="The folder of the bank.", show_default=False)]
+Folder = Annotated[
+    Path,
+    typer.Argument(help="The folder of a party with records, such as a bank.", show_default=False),
+]
 KeyFile = Annotated[
     Path | None, typer.Option("--key-file", help="File with the passphrase of the store.")
 ]
@@ -75,7 +79,7 @@ def set_limit_command(
 def _open(folder: Path, key_file: Path | None) -> DiskStore:
     party = party_of(folder)
     if role_of(party) != BANK:
-        raise StoreError(f"{folder} is the store of the {party}: only banks keep a ledger")
+        raise StoreError(f"{folder} is the store of the {party}, which keeps no ledger")
     return DiskStore.open(folder, given_passphrase(party, key_file))
 
 
@@ -112,7 +116,7 @@ def _summary(party: str, ledger: Ledger) -> dict[str, Any]:
 
 def _print(party: str, ledger: Ledger) -> None:
     table = Table(title=escape(f"Ledger of {party}"))
-    for heading in ("time", "run", "Δ", "noise", "H", "ε", "guess", "account file"):
+    for heading in ("time", "run", "Δ", "noise", "H", "ε", "guess", "records"):
         table.add_column(heading, overflow="fold")
     for expense in ledger.expenses:
         table.add_row(

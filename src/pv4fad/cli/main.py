@@ -1,10 +1,9 @@
-"""`pv4fad`: the command line, one module per group of commands."""
+"""`pv4fad`: the command line, one module per group of commands, imported when it is called."""
 
 from __future__ import annotations
 
 import errno
 import sys
-from importlib.util import find_spec
 from typing import Annotated
 
 import click
@@ -13,69 +12,75 @@ from click.exceptions import NoArgsIsHelpError
 from rich.markup import escape
 
 from pv4fad import __version__
-from pv4fad.cli import (
-    data,
-    demo,
-    evaluate,
-    example,
-    federation,
-    federation_demo,
-    generate,
-    ledger,
-    params,
-    party,
-    score,
-    train,
-)
 from pv4fad.cli.console import fail, out
-from pv4fad.errors import ParameterError, Pv4fadError, UserError
+from pv4fad.cli.lazy import Lazy, lazy_group
+from pv4fad.errors import Pv4fadError, UserError
 
-
-def add_bench(app: typer.Typer) -> None:
-    """`pv4fad bench`: the commands of `pv4fad_bench`, or one that says where they are.
-
-    Benchmarks are in the source tree (benchmarks/), not in the installed package.
-    """
-    if find_spec("pv4fad_bench") is None:
-        settings = {"allow_extra_args": True, "ignore_unknown_options": True}
-        about = "Measure speed and detection (needs the source tree)."
-        app.command("bench", help=about, context_settings=settings)(_bench_not_installed)
-        return
-    from pv4fad_bench.app import app as benchmarks  # noqa: PLC0415
-
-    app.add_typer(benchmarks, name="bench")
-
-
-def _bench_not_installed() -> None:
-    raise ParameterError(
-        "pv4fad bench is not part of the installed package: clone the repository, and run"
-        " `make env` there"
-    )
-
+COMMANDS = {
+    "demo": Lazy(
+        "pv4fad.cli.demo:demo",
+        "Generate data, train and score privately, compare, and write a report: two minutes.",
+    ),
+    "demo-federated": Lazy(
+        "pv4fad.cli.federation_demo:demo_federated",
+        "Train and score with the parties as separate processes, through a hub: two minutes.",
+    ),
+    "example": Lazy(
+        "pv4fad.cli.example:example",
+        "Six accounts, two banks: private counts and one question that you can check by hand.",
+    ),
+    "generate": Lazy(
+        "pv4fad.cli.generate:command",
+        "Generate a payment network's and its banks' data into DIR, and check it for leaks.",
+    ),
+    "data": Lazy("pv4fad.cli.data:app", "Check data, and convert it."),
+    "params": Lazy(
+        "pv4fad.cli.params:command",
+        "Print the parameters of a run of these sizes, its bounds and its message sizes.",
+    ),
+    "train": Lazy(
+        "pv4fad.cli.train:command",
+        "Train privately: this command plays all parties, each with a folder of its own in RUN.",
+    ),
+    "score": Lazy(
+        "pv4fad.cli.score:score_command",
+        "Score the test split of DIR privately: this command plays all parties.",
+    ),
+    "refresh": Lazy(
+        "pv4fad.cli.score:refresh_command",
+        "Match all accounts again, with the banks' present records and new keys for every party.",
+    ),
+    "verify": Lazy(
+        "pv4fad.cli.score:verify_command",
+        "Compute everything again in the clear and compare it with the private run.",
+    ),
+    "evaluate": Lazy(
+        "pv4fad.cli.evaluate:evaluate_command",
+        "Compare a run's predictions with the labels of the test split of DIR.",
+    ),
+    "report": Lazy(
+        "pv4fad.cli.evaluate:report_command",
+        "Write a report on a run: what was found, what is private, who saw what, what it cost.",
+    ),
+    "ledger": Lazy("pv4fad.cli.ledger:app", "The privacy budget of a party with records."),
+    "party": Lazy("pv4fad.cli.party:app", "One organisation's part in a deployed federation."),
+    "federation": Lazy("pv4fad.cli.federation:app", "The jobs of a deployed federation."),
+    # Not in the list of commands yet: docs/operate/live.md says what is missing.
+    "serve": Lazy("pv4fad.cli.serve:app", "A service for programs and people.", hidden=True),
+    "desk": Lazy(
+        "pv4fad.cli.desk:app", "The alert desk: who may use it, what was said.", hidden=True
+    ),
+    "bench": Lazy("pv4fad_bench.app:app", "Measure speed, and how well anomalies are found."),
+}
 
 app = typer.Typer(
     name="pv4fad",
+    cls=lazy_group(COMMANDS),
     help="A payment network and its banks detect anomalous payments together, privately.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-add_bench(app)
-app.add_typer(data.app)
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(party.app, name="party")
-app.add_typer(federation.app, name="federation")
-app.command()(demo.demo)
-app.command()(federation_demo.demo_federated)
-app.command()(example.example)
-app.command("generate")(generate.command)
-app.command("params")(params.command)
-app.command("train")(train.command)
-app.command("score")(score.score_command)
-app.command("refresh")(score.refresh_command)
-app.command("verify")(score.verify_command)
-app.command("evaluate")(evaluate.evaluate_command)
-app.command("report")(evaluate.report_command)
 
 
 def _print_version(wanted: bool) -> None:

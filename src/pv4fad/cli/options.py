@@ -15,7 +15,14 @@ from pv4fad.errors import StoreError
 from pv4fad.store.sealing import Passphrase, create_key_file, passphrase_for
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
-Workers = Annotated[int | None, typer.Option(help="Worker processes. Default: one per core.")]
+Workers = Annotated[
+    str | None,  # as `WorkerPool` reads it
+    typer.Option(
+        metavar="N|ray|ADDRESS",
+        help="Worker processes, or a Ray cluster: ray if this machine is a node of it, otherwise"
+        " ray://HOST:PORT. Default: one process per core.",
+    ),
+]
 Scenario = Annotated[str | None, typer.Option(help="Which scenario, if DIR has several.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 KeyFile = Annotated[

@@ -16,16 +16,27 @@ from pv4fad.evidence.classes import CountedSets
 from pv4fad.forest.structure import PublicSizes
 from pv4fad.hashing.keyed import KEY_BYTES
 from pv4fad.hashing.table_size import LOG2_FAILURE, TableLayout
+from pv4fad.hashing.tags import TAG_MODULUS
+from pv4fad.he.circuits import PLANE_PRIMES
 from pv4fad.he.keys import generate_keys
 from pv4fad.he.noise import FAILURE_BITS, POLYNOMIAL_BITS
-from pv4fad.he.ring import PLAIN_MODULI, Ring, RingParameters, most_bits
+from pv4fad.he.polynomial import exponents
+from pv4fad.he.ring import (
+    DISTANCE_RING,
+    PLAIN_MODULI,
+    TAG_RING,
+    Ring,
+    RingParameters,
+    most_bits,
+)
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.compare.steps import digit_bases
+from pv4fad.protocol.match.comparison import N_DIGITS, WORD_BITS
 from pv4fad.protocol.parameters import (
     LOG2_DISTANCE,
     LOG2_FALSE_MATCH,
-    LOG2_LAYERS,
+    LOG2_LOAD,
     LOG2_WRAP,
     Mode,
     NoiseMode,
@@ -33,8 +44,9 @@ from pv4fad.protocol.parameters import (
     TablePlan,
     count_sizes,
 )
+from pv4fad.protocol.propose.ring_keys import new_keys
 from pv4fad.protocol.score.plan import ScoringPlan
-from pv4fad.protocol.tables import padded
+from pv4fad.protocol.tables import padded, worthwhile_blocks
 from pv4fad.schema import Absent
 
 _MOST = 10**9  # accounts
@@ -172,7 +184,10 @@ def plan_run(
     """A run whose payment network has equally many accounts at every bank."""
     names = [f"bank{number:02d}" for number in range(1, n_banks + 1)]
     layout = TableLayout.for_accounts(
-        padded(-(-pns_accounts // n_banks)), model.sizes.n_trees, n_tables=n_banks
+        padded(-(-pns_accounts // n_banks)),
+        model.sizes.n_trees,
+        n_tables=n_banks,
+        least_blocks=worthwhile_blocks(padded(bank_accounts)),
     )
     return RunParameters(
         **vars(model),
@@ -216,6 +231,8 @@ def report(parameters: RunParameters) -> dict[str, dict[str, Any]]:
     """Everything, by section."""
     return {
         "sums": _sums(parameters),
+        "tag ring": _ring(TAG_RING),
+        "distance ring": _ring(DISTANCE_RING),
         "match ring": _ring(parameters.match_ring),
         "share ring": _ring(parameters.share_ring),
         "tables": _tables(parameters),
@@ -296,18 +313,18 @@ def _tables(parameters: RunParameters) -> dict[str, Any]:
         "bins per segment": layout.bins_per_segment,
         "bins per account": round(layout.n_bins_used / layout.n_accounts_declared, 3),
         "log2 placement failure": Limited(layout.log2_failure(), LOG2_FAILURE),
-        "layers at most": parameters.max_layers(plan),
-        "log2 more layers": LOG2_LAYERS,
-        "code length": parameters.code.length,
-        "code weight": parameters.code.weight,
-        "tag bits": parameters.code.tag_bits,
+        "accounts of a bank in a bin, at most": parameters.largest_load(plan),
+        "log2 more than that": LOG2_LOAD,
+        "powers of a tag": len(exponents(parameters.largest_load(plan))),
+        "tags modulo": TAG_MODULUS,
         "log2 false match": Limited(parameters.log2_false_match, LOG2_FALSE_MATCH),
     }
 
 
 def _sanitising(parameters: RunParameters) -> dict[str, Any]:
     circuits: dict[str, Any] = {}
-    rings = {"match": parameters.match_ring, "compare": parameters.match_ring}
+    match = parameters.match_ring
+    rings = {"values": TAG_RING, "distances": DISTANCE_RING, "indicators": match, "compare": match}
     for name, bound in parameters.bounds.items():
         ring = Ring.of(rings.get(name, parameters.share_ring))
         modulus = prod(ring.primes[: bound.flood.n_primes])
@@ -326,23 +343,34 @@ def _sanitising(parameters: RunParameters) -> dict[str, Any]:
 
 def _messages(parameters: RunParameters) -> Iterator[tuple[str, Size]]:
     """The rows of protocol.md §8."""
-    match, share = Ring.of(parameters.match_ring), Ring.of(parameters.share_ring)
-    match_top, share_top = (
-        ring.ciphertext_bytes(ring.parameters.n_data_primes) for ring in (match, share)
+    rings = [Ring.of(ring) for ring in parameters.network_rings.values()]
+    (tag, distance, match), share = rings, Ring.of(parameters.share_ring)
+    tag_top, distance_top, match_top, share_top = (
+        ring.ciphertext_bytes(ring.parameters.n_data_primes) for ring in (*rings, share)
     )
     match_last, share_last = match.ciphertext_bytes(1), share.ciphertext_bytes(1)
     sizes, n_banks = parameters.sizes, len(parameters.banks)
     n_blocks = sum(plan.layout.n_blocks for plan in parameters.tables)
     n_share_blocks = n_blocks * match.degree // share.degree
-    pns = generate_keys(match.parameters, relinearisation=True).public
+    pns = [pair.public for pair in new_keys(parameters).values()]
     bank = generate_keys(share.parameters, relinearisation=False).public
-    pns_keys = len(pns.data) + len(pns.relinearisation or b"")
+    pns_keys = sum(len(key.data) + len(key.relinearisation or b"") for key in pns)
     n_digits = sum(digit_bases(parameters.plain_modulus)) * parameters.n_leaf_blocks
-    yield "0 keys, S → all", Size(1 + n_banks, pns_keys)
+    n_powers = sum(
+        len(exponents(parameters.largest_load(plan))) * plan.layout.n_blocks
+        for plan in parameters.tables
+    )
+    planes = match.ciphertext_bytes(PLANE_PRIMES)
+    yield "0 keys, S → B", Size(n_banks, pns_keys)
     yield "0 keys, B → S", Size(n_banks, len(bank.data))
-    yield "1 planes, S → B", Size(parameters.code.length * n_blocks, match_top)
-    yield "2 indicators, B → S", Size(sizes.n_atoms * n_blocks, match_last)
-    yield "2 shares, B → S", Size(sizes.n_atoms * n_share_blocks, share_top)
+    yield "1 powers, S → B", Size(n_powers, tag_top)
+    yield "1 values, B → S", Size(2 * n_blocks, tag.ciphertext_bytes(1))
+    yield "2 digits, S → B", Size((N_DIGITS + 1) * n_blocks, distance_top)
+    yield "2 distances, B → S", Size(n_blocks, distance.ciphertext_bytes(1))
+    yield "3 codewords, S → B", Size(WORD_BITS * n_blocks, match_top)
+    yield "3 planes, S → B", Size(sizes.n_atoms * n_blocks, planes)
+    yield "3 indicators, B → S", Size(sizes.n_atoms * n_blocks, match_last)
+    yield "3 shares, B → S", Size(sizes.n_atoms * n_share_blocks, share_top)
     yield "4 products, S → B", Size(parameters.n_sanitised["linear"], share_last)
     yield "5 noisy sums, B → A", Size(sizes.n_sums * n_banks, 8)
     if parameters.mode == "counts":

@@ -10,24 +10,20 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pv4fad.cli.console import err, fail, learned_lines, out
+from pv4fad.cli.console import err, fail, out
 from pv4fad.cli.options import given_passphrase, new_passphrase
+from pv4fad.cli.progress import learned_lines
 from pv4fad.deployment.card import ROLES, PartyCard, Role, federation_id
-from pv4fad.deployment.carrier import Programs
-from pv4fad.deployment.certificates import read_certificate
+from pv4fad.deployment.carriers import carrier_of
 from pv4fad.deployment.checking import check_party, noise_text
-from pv4fad.deployment.flower.programs import FlowerPrograms
 from pv4fad.deployment.job_notes import abandon
 from pv4fad.deployment.new_party import NewParty, create_party, renew_card
-from pv4fad.deployment.party_folder import PartyFolder
+from pv4fad.deployment.party_folder import CARRIERS, CarrierName, PartyFolder
 from pv4fad.deployment.running import run_party
 from pv4fad.errors import ParameterError
-from pv4fad.files import whole_file
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.store.sealing import Passphrase
-
-PROGRAMS: Programs = FlowerPrograms()  # the carrier of deployed federations
 
 app = typer.Typer(help="One organisation's part in a deployed federation.", no_args_is_help=True)
 
@@ -69,20 +65,16 @@ def init(
     limit: Annotated[
         str | None, typer.Option(help="A bank: the ε that it allows in total, over all runs.")
     ] = None,
+    carrier: Annotated[
+        str, typer.Option(help="What carries the messages, the same for all: hub or flower.")
+    ] = "hub",
     runtime_port: Annotated[
-        int, typer.Option(help="A free port on this machine, for the node's own use.")
-    ] = 9094,
-    own_authority: Annotated[
-        bool,
-        typer.Option(
-            "--own-authority",
-            help="The aggregator: sign the hub's certificate with a new authority instead of having"
-            " keys/hub.csr signed; for a trial.",
-        ),
-    ] = False,
+        int | None,
+        typer.Option(help="Flower: a free port on this machine, for the node's own use."),
+    ] = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Create a party's folder: store, keys, certificate request, settings and card.
+    """Create a party's folder: store, keys, settings and card.
 
     With --key-file, a key file is created if it does not exist.
     """
@@ -91,7 +83,7 @@ def init(
     known: Role = role
     party = name or (role if role != "bank" else "")
     if not party:
-        raise ParameterError("--name is missing: the name of this bank in the federation")
+        raise ParameterError("--name is missing: the name of this party in the federation")
     new = NewParty(
         known,
         party,
@@ -101,16 +93,12 @@ def init(
         new_transactions=new_transactions,
         epsilon=epsilon,
         limit=None if limit is None else parse_epsilon(limit),
+        carrier=_carrier(carrier),
         runtime_port=runtime_port,
-        own_authority=own_authority,
     )
     card = create_party(folder, new, lambda: new_passphrase(party, key_file))
     out.print(escape(f"Created {party} in {folder}. Give {folder / 'card.json'} to all others."))
     out.print(f"fingerprint of the card: [bold]{card.fingerprint}[/]")
-    if role == "aggregator":
-        given = "ca.crt" if own_authority else "hub.csr"
-        text = "Give this to all others as well" if own_authority else "Have this request signed"
-        out.print(escape(f"{text}: {folder / 'keys' / given}"))
 
 
 @app.command()
@@ -131,23 +119,15 @@ def card(
 def join(
     folder: Folder,
     cards: Annotated[list[Path], typer.Argument(metavar="CARD...", help="Cards of the others.")],
-    root_certificate: Annotated[
-        Path | None,
-        typer.Option(help="From the aggregator: the authority that signed the hub's certificate."),
-    ] = None,
 ) -> None:
     """Import the cards of the others. Compare the fingerprints with them, e.g. by telephone."""
     own = PartyFolder(folder)
     own.settings()
-    authority = None if root_certificate is None else read_certificate(root_certificate)
     for path in cards:
         own.import_card(path)
-    if authority is not None:
-        with whole_file(own.file(own.settings().root_certificate)) as file:
-            file.write(authority)
     _print_cards(own.cards())
     if own.settings().role == "bank":
-        text = noise_text(own.settings(), own.cards())
+        text = noise_text(own.settings(), own.cards(), own.schema().words)
         out.print(escape(f"{own.own_card().name} {text}"), soft_wrap=True)
 
 
@@ -155,7 +135,8 @@ def join(
 def check(folder: Folder, key_file: KeyFile = None) -> None:
     """Check data, keys, certificates, versions and free disk. Exit code 1 if a check fails."""
     own = PartyFolder(folder)
-    findings = check_party(own, _passphrase(own, key_file), PROGRAMS)
+    carrier = carrier_of(own.settings().carrier)
+    findings = check_party(own, _passphrase(own, key_file), carrier)
     table = Table("checked", "")
     table.add_column("found", overflow="fold")  # paths are shown in full
     for finding in findings:
@@ -168,16 +149,21 @@ def check(folder: Folder, key_file: KeyFile = None) -> None:
 
 @app.command()
 def run(folder: Folder, key_file: KeyFile = None) -> None:
-    """Take part: run the party's station and its carrier (Flower) until interrupted."""
+    """Take part: run the party's station, at the aggregator also the hub, until interrupted."""
     own = PartyFolder(folder)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    carrier = carrier_of(own.settings().carrier)
     passphrase = _passphrase(own, key_file)
     name = own.party_name()
 
     def print_ready() -> None:
         err.print(f"{name} is ready", markup=False)
 
-    run_party(own, passphrase, PROGRAMS, print_ready, _print_learned)
+    def print_learned(record: ScoringRecord) -> None:
+        for line in learned_lines(record, own.schema().words):
+            err.print(line, markup=False, soft_wrap=True)
+
+    run_party(own, passphrase, carrier, print_ready, print_learned)
 
 
 @app.command("abandon")
@@ -187,22 +173,24 @@ def abandon_command(folder: Folder, key_file: KeyFile = None) -> None:
     with own.open_store(_passphrase(own, key_file)) as store:
         run_id = abandon(store)
     out.print(
-        f"abandoned the interrupted job of run {run_id}; what banks have spent on it stays spent,"
-        " and what they have answered stays known"
+        f"abandoned the interrupted job of run {run_id}; what others have spent on it stays"
+        " spent, and what they have answered stays known"
     )
+
+
+def _carrier(given: str) -> CarrierName:
+    for known in CARRIERS:
+        if known == given:
+            return known
+    raise ParameterError(f"--carrier {given}: give one of {', '.join(CARRIERS)}")
 
 
 def _passphrase(folder: PartyFolder, key_file: Path | None) -> Passphrase:
     return given_passphrase(folder.settings().name, key_file)
 
 
-def _print_learned(record: ScoringRecord) -> None:
-    for line in learned_lines(record):
-        err.print(line, markup=False, soft_wrap=True)
-
-
 def _print_cards(cards: dict[str, PartyCard]) -> None:
-    table = Table("party", "accounts")
+    table = Table("party", "records")
     table.add_column("fingerprint of the card", no_wrap=True, min_width=39)
     for card in cards.values():
         accounts = f"{card.accounts:,}" if card.accounts else ""

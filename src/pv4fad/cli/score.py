@@ -10,15 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pv4fad.cli.console import (
-    cost_table,
-    err,
-    fail,
-    learned_lines,
-    out,
-    phase_display,
-    print_json,
-)
+from pv4fad.cli.console import err, fail, out, print_json
 from pv4fad.cli.options import (
     AsJson,
     KeyFile,
@@ -27,6 +19,7 @@ from pv4fad.cli.options import (
     Workers,
     federation_passphrase,
 )
+from pv4fad.cli.progress import cost_table, learned_lines, phase_display
 from pv4fad.errors import BudgetError, WorkerError
 from pv4fad.files import require_new_file
 from pv4fad.lead.asking import Batching
@@ -93,7 +86,8 @@ def score_command(
     in every call, whether there are any or not.  If it is interrupted, the same command carries on.
     """
     target = RunFolder(run)
-    outside_the_claim = target.require_finished().privacy.outside_the_claim
+    document = target.require_finished()
+    outside_the_claim, words = document.privacy.outside_the_claim, document.data_schema.words
     require_new_file(predictions)
     read_record(predictions)  # of a call that was killed just before the predictions, or none
     how = How(alert_share, Batching(batch, layers))
@@ -111,7 +105,7 @@ def score_command(
         print_json(_summary(scored, predictions) | {"outside_the_claim": outside_the_claim})
         return
     out.print(cost_table(scored.record.phases))
-    for line in learned_lines(scored.record):
+    for line in learned_lines(scored.record, words):
         out.print(escape(line), soft_wrap=True)
     out.print(escape(outside_the_claim), soft_wrap=True)
     out.print(escape(f"{scored.table.height:,} predictions are in {predictions}."), soft_wrap=True)
@@ -150,7 +144,7 @@ def refresh_command(
     interrupted, the same command carries on.
     """
     target = RunFolder(run)
-    run_id = target.require_finished().run_id
+    document = target.require_finished()
     split = account_split(folder, scenario)
     site = Site(federation_passphrase(key_file), workers=workers)
     try:
@@ -160,16 +154,16 @@ def refresh_command(
         err.print("Not finished; repeat the command to carry on.", soft_wrap=True)
         raise
     if as_json:
-        print_json({"run_id": run_id, "phases": [cost.model_dump() for cost in costs]})
+        print_json({"run_id": document.run_id, "phases": [cost.model_dump() for cost in costs]})
         return
     out.print(cost_table(costs))
-    out.print(
-        escape(
-            f"All accounts in {run} are matched with the records in {split}, under new keys; the"
-            " old shares and keys are deleted."
-        ),
-        soft_wrap=True,
+    text = document.data_schema.words(
+        "All {records} in {run} are matched with those in {split}, under new keys; the old shares"
+        " and keys are deleted.",
+        run=run,
+        split=split,
     )
+    out.print(escape(text), soft_wrap=True)
 
 
 def verify_command(

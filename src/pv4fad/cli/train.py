@@ -10,9 +10,10 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from pv4fad.cli.console import cost_table, err, out, phase_display, print_json
+from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.data_schema import SchemaFile, data_schema
 from pv4fad.cli.options import KeyFile, Scenario, Workers, federation_passphrase
+from pv4fad.cli.progress import cost_table, phase_display
 from pv4fad.errors import ParameterError
 from pv4fad.lead.on_disk import resume, train
 from pv4fad.lead.settings import TrainingOptions, TrainingSettings, read_options
@@ -23,10 +24,11 @@ from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import TRAINING_PHASES
+from pv4fad.words import Words
 
 NO_PRIVACY = (
-    "ε is none: NO NOISE, NO PRIVACY.\nThe payment network gets exact counts, which can reveal any"
-    " single account record.\nFor tests and demonstrations only."
+    "ε is none: NO NOISE, NO PRIVACY.\nThe {lead} gets exact counts, which can reveal any single"
+    " {record}.\nFor tests and demonstrations only."
 )
 
 
@@ -102,6 +104,13 @@ def command(
         Path | None,
         typer.Option(help="TOML file with these options; the command line overrides it."),
     ] = None,
+    desk_labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Labels from the alert desk (pv4fad desk labels), in place of those of the data.",
+        ),
+    ] = None,
     key_file: KeyFile = None,
     carry_on: Annotated[
         bool, typer.Option("--resume", help="Carry on an interrupted run.")
@@ -131,11 +140,15 @@ def command(
             f"bank_limit: the banks of this run have their limits; pv4fad ledger set-limit"
             f" {run}/BANK changes one"
         )
+    if carry_on and desk_labels is not None:
+        raise ParameterError("desk_labels: the run to resume has its labels; leave the option out")
     if not carry_on and not target.is_unfinished:
         target.require_new()
     split = training_split(folder, options.scenario)
-    # An unfinished run has made the banks' ledgers already.
-    _announce(options, new=not carry_on and not target.is_unfinished)
+    begun = target.read()
+    settled = data_schema(folder, schema) if begun is None else begun.data_schema
+    # An unfinished run has made the holders' ledgers already.
+    _announce(options, settled.words, new=not carry_on and not target.is_unfinished)
     site = Site(
         federation_passphrase(key_file, new=not carry_on), options.exact_bank_limit, options.workers
     )
@@ -149,8 +162,15 @@ def command(
                 }
                 document = resume(split, target, settings, site, report)
             else:
-                settled = data_schema(folder, schema)
-                document = train(settled, split, target, options.settings(), site, report=report)
+                document = train(
+                    settled,
+                    split,
+                    target,
+                    options.settings(),
+                    site,
+                    desk_labels=desk_labels,
+                    report=report,
+                )
     except BaseException:
         _print_how_to_carry_on(target, folder, key_file)
         raise
@@ -172,9 +192,9 @@ def _options(given: dict[str, Any], known_epsilon: str | None) -> TrainingOption
     return TrainingOptions(**given)
 
 
-def _announce(options: TrainingOptions, *, new: bool) -> None:
+def _announce(options: TrainingOptions, words: Words, *, new: bool) -> None:
     if options.epsilon == "none":
-        err.print(Panel(NO_PRIVACY, style="bold red"))
+        err.print(Panel(words(NO_PRIVACY), style="bold red"))
     elif is_weak(options.exact_epsilon):
         chance = guessing_bound(options.exact_epsilon)
         err.print(
@@ -186,9 +206,11 @@ def _announce(options: TrainingOptions, *, new: bool) -> None:
     if new:
         limit = epsilon_text(options.exact_bank_limit)
         source = "this run's ε" if options.bank_limit is None else "--bank-limit"
-        text += (
-            f" Each bank begins a new ledger, with a limit for ε of {limit} ({source});"
-            " a real bank has one ledger for all its runs and sets the limit itself."
+        text += words(
+            " Each {holder} begins a new ledger, with a limit for ε of {limit} ({source}); a real"
+            " one has one ledger for all its runs and sets the limit itself.",
+            limit=limit,
+            source=source,
         )
     err.print(f"[bold yellow]{text}[/]", soft_wrap=True)
 
@@ -208,15 +230,17 @@ def _key(key_file: Path | None) -> str:
 
 
 def _print_summary(document: RunDocument, run: Path, folder: Path, key_file: Path | None) -> None:
-    sizes, parameters = document.sizes, document.parameters
+    sizes, parameters, words = document.sizes, document.parameters, document.data_schema.words
     table = Table(title=f"Run {document.run_id}", show_header=False)
-    table.add_row("parties", f"payment network, aggregator, {', '.join(parameters.banks)}")
+    table.add_row("parties", f"{words.lead}, aggregator, {', '.join(parameters.banks)}")
     for plan in parameters.tables:
         banks = ", ".join(f"{parameters.banks[bank]:,} of {bank}" for bank in plan.banks)
         table.add_row(
             f"table {plan.table_id}",
-            f"at most {plan.layout.n_accounts_declared:,} accounts of the payment network against"
-            f" {banks}; {plan.layout.n_bins:,} bins",
+            words(
+                f"at most {plan.layout.n_accounts_declared:,} {{records}} of the {{lead}} against"
+                f" {banks}; {plan.layout.n_bins:,} bins"
+            ),
         )
     if parameters.mode == "counts":
         kind = "exact" if parameters.epsilon == "none" else "noisy"
@@ -238,7 +262,7 @@ def _print_summary(document: RunDocument, run: Path, folder: Path, key_file: Pat
         soft_wrap=True,
     )
     if parse_epsilon(parameters.epsilon) == "none":
-        out.print(Panel(NO_PRIVACY, style="bold red"))
+        out.print(Panel(words(NO_PRIVACY), style="bold red"))
     else:
         claim = f"{document.privacy.claim}\n{document.privacy.outside_the_claim}"
         out.print(Panel(escape(claim), title=f"ε = {parameters.epsilon}"))

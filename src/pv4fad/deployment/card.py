@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from pydantic import Field, ValidationError
 
+from pv4fad.deployment.certificates import read_certificate
 from pv4fad.errors import DataError, ParameterError, ProtocolError
 from pv4fad.protocol.identity import PublicIdentity
 from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
@@ -31,13 +30,13 @@ class PartyCard(ValidatedModel):
     """One party as the others see it."""
 
     format: Literal["pv4fad card"] = "pv4fad card"
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     role: Role
     name: str
     identity: str
     """Ed25519 and X25519 key, signed (`PublicIdentity`); hex."""
-    node_key: str = ""
-    """Public key of its node in OpenSSH format; the aggregator has none."""
+    certificate: str
+    """With which it proves who it is when it connects, as PEM; signed by its own key."""
     names: tuple[str, ...] = ()
     """A bank: what rows call it; for payments, the BICs whose accounts it keeps."""
     accounts: int = Field(default=0, ge=0)
@@ -78,18 +77,14 @@ def read_card(path: Path) -> PartyCard:
 
 def _require_consistent(card: PartyCard) -> None:
     Address(card.name, card.name, "run")  # checks the name, which becomes a file name
-    if card.role != AGGREGATOR:
-        try:
-            load_ssh_public_key(card.node_key.encode())
-        except (ValueError, UnsupportedAlgorithm):
-            raise ParameterError("the card has no valid node key") from None
+    read_certificate(card.certificate)
     if card.public.name != card.name:
         raise ProtocolError("the keys belong to another party")
     own_name = {"payment-network": PAYMENT_NETWORK, "aggregator": AGGREGATOR}.get(card.role)
     if own_name is not None and card.name != own_name:
         raise ParameterError(f"a party of role {card.role} has the name {own_name}")
     if card.role == BANK and (not card.names or not card.accounts):
-        raise ParameterError("a bank's card has its names (BICs) and its number of accounts")
+        raise ParameterError("the card of a party with records has its names and their number")
 
 
 def federation_id(cards: Iterable[PartyCard]) -> str:
@@ -114,6 +109,6 @@ def directory(cards: Mapping[str, PartyCard]) -> dict[str, str]:
     for party, card in cards.items():
         for name in card.names:
             if name in found:
-                raise DataError(f"{found[name]} and {party} both declare accounts of {name}")
+                raise DataError(f"{found[name]} and {party} both declare records of {name}")
             found[name] = party
     return found

@@ -13,12 +13,10 @@ import polars as pl
 
 from pv4fad import __version__
 from pv4fad.deployment.card import PartyCard, federation_id
-from pv4fad.deployment.carrier import Programs
+from pv4fad.deployment.carrier import Carrier
 from pv4fad.deployment.certificates import certificate_valid_until, require_key_fits
 from pv4fad.deployment.party_folder import (
-    HUB_CERTIFICATE,
-    HUB_KEY,
-    NODE_KEY,
+    KEY_FILE,
     PartyFolder,
     PartySettings,
     read_identity,
@@ -32,6 +30,7 @@ from pv4fad.protocol.roles import AGGREGATOR, BANK
 from pv4fad.protocol.tables import padded
 from pv4fad.schema import Schema
 from pv4fad.store.sealing import Passphrase
+from pv4fad.words import Words
 
 _FREE_BYTES = 5 * 10**9
 
@@ -45,22 +44,22 @@ class Finding:
     found: str
 
 
-def check_party(folder: PartyFolder, passphrase: Passphrase, programs: Programs) -> list[Finding]:
+def check_party(folder: PartyFolder, passphrase: Passphrase, carrier: Carrier) -> list[Finding]:
     """The results of all checks."""
     settings = folder.settings()
     checks: dict[str, Callable[[], str]] = {
         "store": lambda: _store(folder, settings, passphrase),
         "data": lambda: _data(folder, settings),
         "cards": lambda: _cards(folder),
-        "keys": lambda: _keys(folder, settings),
-        "certificate": lambda: _certificate(folder, settings),
-        "versions": lambda: f"pv4fad {__version__}, {programs.version()}",
+        "keys": lambda: _keys(folder),
+        "certificate": lambda: _certificate(folder),
+        "versions": lambda: f"pv4fad {__version__}, {carrier.version()}",
         "free disk": lambda: _disk(folder.path),
     }
     if settings.role == "payment-network":
-        checks["training"] = lambda: _training(settings)
+        checks["training"] = lambda: _training(settings, folder.schema().words)
     if settings.role == BANK:
-        checks["noise"] = lambda: noise_text(settings, folder.cards())
+        checks["noise"] = lambda: noise_text(settings, folder.cards(), folder.schema().words)
     return [_finding(what, check) for what, check in checks.items()]
 
 
@@ -98,15 +97,15 @@ def _data(folder: PartyFolder, settings: PartySettings) -> str:
         records, card = load_holder(schema, path, settings.name), folder.own_card()
         if padded(records.height) > card.accounts or not set(card.names) >= set(records["Holder"]):
             raise DataError(
-                "more accounts or other names (BICs) than on the card: run pv4fad party card"
+                "more records or other names than on the card: run pv4fad party card"
                 " --renew and give the new card to all others"
             )
-        return f"{records.height:,} accounts: {class_counts(schema, records)}"
+        return schema.words(f"{records.height:,} {{records}}: {class_counts(schema, records)}")
     n = load_rows(schema, path, labels_required=True).height
     if not settings.new_transactions:
-        return f"{n:,} transactions"
+        return schema.words(f"{n:,} {{rows}}")
     new = load_rows(schema, folder.file(settings.new_transactions), labels_required=False)
-    return f"{n:,} transactions, {new.height:,} to score"
+    return schema.words(f"{n:,} {{rows}}, {new.height:,} to score")
 
 
 def class_counts(schema: Schema, records: pl.DataFrame) -> str:
@@ -120,21 +119,18 @@ def _cards(folder: PartyFolder) -> str:
     return f"{', '.join(cards)}; federation {federation_id(cards.values())}"
 
 
-def _keys(folder: PartyFolder, settings: PartySettings) -> str:
-    name = HUB_KEY if settings.role == AGGREGATOR else NODE_KEY
-    mode = folder.file(name).stat().st_mode
-    if stat.S_IMODE(mode) & 0o077:
-        raise DataError(f"{folder.file(name)} can be read by others; run: chmod 600")
-    return f"{name} exists, readable by its owner only"
+def _keys(folder: PartyFolder) -> str:
+    key = folder.file(KEY_FILE)
+    if stat.S_IMODE(key.stat().st_mode) & 0o077:
+        raise DataError(f"{key} can be read by others; run: chmod 600")
+    require_key_fits(folder.own_card().certificate, key)
+    return f"{KEY_FILE} exists, readable by its owner only"
 
 
-def _certificate(folder: PartyFolder, settings: PartySettings) -> str:
-    until = certificate_valid_until(folder.file(settings.root_certificate))
-    if settings.role == AGGREGATOR:
-        own = folder.file(HUB_CERTIFICATE)
-        until = min(until, certificate_valid_until(own))
-        require_key_fits(own, folder.file(HUB_KEY))
-    return f"valid until {until:%Y-%m-%d}"
+def _certificate(folder: PartyFolder) -> str:
+    cards = folder.cards()
+    used = [folder.own_card(), *(card for card in cards.values() if card.role == AGGREGATOR)]
+    return f"valid until {min(certificate_valid_until(card.certificate) for card in used):%Y-%m-%d}"
 
 
 def _disk(path: Path) -> str:
@@ -146,19 +142,19 @@ def _disk(path: Path) -> str:
     return f"{free / 10**9:.0f} GB"
 
 
-def _training(settings: PartySettings) -> str:
+def _training(settings: PartySettings, words: Words) -> str:
     if settings.training is None:
         raise DataError("party.toml has no [training] section: it needs at least epsilon")
     training, share = settings.training, checked_share(settings.alert_share, settings.training)
     if share is None:
         return f"ε = {training.epsilon}, the paper's model, scored by {training.scoring}"
-    return f"ε = {training.epsilon}, {100 * share:g} % of payments expected to become alerts"
+    return words(f"ε = {training.epsilon}, {100 * share:g} % of {{rows}} expected to become alerts")
 
 
-def noise_text(settings: PartySettings, cards: Mapping[str, PartyCard]) -> str:
-    """How many banks a bank relies on to add noise."""
+def noise_text(settings: PartySettings, cards: Mapping[str, PartyCard], words: Words) -> str:
+    """How many holders a holder relies on to add noise."""
     n_banks = sum(card.role == BANK for card in cards.values())
-    return (
-        f"relies on at most {settings.most_honest_banks(cards)} of {n_banks} banks, itself"
-        " included; a run that needs more is refused (honest-banks in party.toml)"
+    return words(
+        f"relies on at most {settings.most_honest_banks(cards)} of {n_banks} {{holders}}, itself"
+        " included; a run that needs more is refused (party.toml)"
     )

@@ -23,9 +23,11 @@ from pv4fad.deployment.card import PartyCard, federation_id
 from pv4fad.errors import ProtocolError, StoreError
 from pv4fad.protocol.identity import Identity
 from pv4fad.randomness import secret_bytes
-from pv4fad.store.sealing import KEY_BYTES, Label, Sealer
+from pv4fad.store.sealing import KEY_BYTES, NONCE_BYTES, Label, Sealer
 
-PART_BYTES = 16 * 2**20
+PART_BYTES = 2**20  # small enough that nothing waits long behind a part
+MOST_PARTS = 1024
+SEAL_BYTES = NONCE_BYTES + 16  # a sealed part is longer by nonce and tag
 _ID_BYTES = 16
 _PURPOSE = b"pv4fad envelope, version 1"
 
@@ -41,6 +43,8 @@ class Fragment:
     part: int
     n_parts: int
     body: bytes = field(repr=False)
+    number: int = 0
+    """Its place among all fragments from this sender to this receiver in a session, from 1."""
 
 
 class Correspondence:
@@ -58,6 +62,11 @@ class Correspondence:
         envelope = secret_bytes(_ID_BYTES).hex()
         view = memoryview(message)
         n_parts = max(1, -(-len(view) // PART_BYTES))
+        if n_parts > MOST_PARTS:
+            raise ProtocolError(
+                f"a message to {receiver} has {len(view):,} bytes; at most"
+                f" {MOST_PARTS * PART_BYTES:,} can be sent"
+            )
         sealer = self._sealer(self.name, receiver)
         return [
             Fragment(
@@ -93,13 +102,33 @@ class Correspondence:
                 f" {self.name}, or was changed on its way"
             ) from None
 
+    # For handshakes (`live_keys`).
+
+    def seal_note(self, receiver: str, note: bytes, purpose: str) -> bytes:
+        """A few bytes for another party, bound to what they are for."""
+        return self._sealer(self.name, receiver).seal(note, ("pv4fad note", 1, purpose))
+
+    def open_note(self, sender: str, sealed: bytes, purpose: str) -> bytes:
+        """Opens `seal_note` of another party."""
+        try:
+            return self._sealer(sender, self.name).open(sealed, ("pv4fad note", 1, purpose))
+        except StoreError:
+            raise ProtocolError(f"a note ({purpose}) that {sender} has not sealed") from None
+
+    def exchange(self, public: X25519PublicKey) -> bytes:
+        """This party's long-term secret with a key of another."""
+        return X25519PrivateKey.from_private_bytes(self._identity.pairwise_secret).exchange(public)
+
+    def public_key(self, other: str) -> X25519PublicKey:
+        """The long-term key of another party."""
+        if other not in self._public:
+            raise ProtocolError(f"{self.name} has no card of {other}")
+        return X25519PublicKey.from_public_bytes(self._public[other])
+
     def _sealer(self, sender: str, receiver: str) -> Sealer:
         if (sender, receiver) not in self._sealers:
             other = receiver if sender == self.name else sender
-            if other not in self._public:
-                raise ProtocolError(f"{self.name} has no card of {other}")
-            secret = X25519PrivateKey.from_private_bytes(self._identity.pairwise_secret)
-            shared = secret.exchange(X25519PublicKey.from_public_bytes(self._public[other]))
+            shared = self.exchange(self.public_key(other))
             parts = [_PURPOSE, self.federation.encode(), sender.encode(), receiver.encode()]
             info = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
             key = HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(shared)
@@ -108,26 +137,47 @@ class Correspondence:
 
 
 class Assembly:
-    """Collects the parts of envelopes, in order, until a message is complete."""
+    """Collects the parts of envelopes until a message is complete.
+
+    A sender finishes one envelope before it begins the next, and no envelope has more than
+    `MOST_PARTS`: so what is kept for a sender is bounded, whatever it sends.
+    """
 
     def __init__(self, correspondence: Correspondence) -> None:
         self._correspondence = correspondence
-        self._begun: dict[tuple[str, str], bytearray] = {}
-        self._n_parts: dict[tuple[str, str], int] = {}
+        self._open: dict[str, _OpenEnvelope] = {}
 
     def add(self, fragment: Fragment) -> bytes | None:
         """The message, if this was its last part."""
-        opened = self._correspondence.open(fragment)
-        key = (fragment.sender, fragment.envelope)
-        if fragment.part != self._n_parts.get(key, 0):
-            raise ProtocolError(f"part {fragment.part} of a message is out of order")
-        whole = self._begun.setdefault(key, bytearray())
-        whole += opened
-        self._n_parts[key] = fragment.part + 1
-        if fragment.part + 1 < fragment.n_parts:
+        sender = fragment.sender
+        if not 1 <= fragment.n_parts <= MOST_PARTS:
+            raise ProtocolError(
+                f"a message of {sender} in {fragment.n_parts} parts; at most {MOST_PARTS}"
+            )
+        begun = self._open.get(sender) or _OpenEnvelope(fragment.envelope, fragment.n_parts)
+        if (fragment.envelope, fragment.n_parts) != (begun.envelope, begun.n_parts):
+            raise ProtocolError(f"{sender} began a message before it finished the one before")
+        if fragment.part != begun.next_part:
+            raise ProtocolError(f"part {fragment.part} of a message of {sender} is out of order")
+        if len(fragment.body) > PART_BYTES + SEAL_BYTES:
+            raise ProtocolError(f"a part of a message of {sender} is longer than parts are")
+        begun.whole += self._correspondence.open(fragment)
+        begun.next_part += 1
+        if begun.next_part < begun.n_parts:
+            self._open[sender] = begun
             return None
-        del self._begun[key], self._n_parts[key]
-        return bytes(whole)
+        self._open.pop(sender, None)
+        return bytes(begun.whole)
+
+
+@dataclass
+class _OpenEnvelope:
+    """An envelope of which parts are missing."""
+
+    envelope: str
+    n_parts: int
+    next_part: int = 0
+    whole: bytearray = field(default_factory=bytearray, repr=False)
 
 
 def _label(envelope: str, part: int, n_parts: int) -> Label:

@@ -1,7 +1,7 @@
 """The payment network as its station runs it: it leads the jobs of a federation.
 
     train     prepare, propose, carry through         →  runs/<run>/run.json in its folder
-    score     match new accounts, ask the banks       →  predictions/<run>-<n>.csv in its folder
+    score     match new accounts, ask the banks       →  predictions/<run>-<n>.csv (`work`)
     refresh   match all accounts again, with the banks' current records and new keys
 
 Each job is noted in the store before it begins (`job_notes`), so that `resume` can continue it.
@@ -20,15 +20,12 @@ from pv4fad.deployment.card import PartyCard, directory
 from pv4fad.deployment.exchange import Job
 from pv4fad.deployment.job_notes import Notes, read_notes, write_notes
 from pv4fad.deployment.station import Post
-from pv4fad.errors import ParameterError, StoreError
-from pv4fad.lead.data import load_rows
+from pv4fad.deployment.work import Work
+from pv4fad.errors import StoreError
 from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.prepare import prepare_run
 from pv4fad.lead.refresh import drop_work_under_way, refresh
 from pv4fad.lead.rows import LeadData
-from pv4fad.lead.score import How, score_files
-from pv4fad.lead.scoring_job import JobNotes
-from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.train import new_document, resume, resumed_meter, train
 from pv4fad.parties.in_process import Observer
 from pv4fad.parties.network_stages import is_proposed, is_trained
@@ -37,12 +34,11 @@ from pv4fad.protocol.roles import BANK, PAYMENT_NETWORK
 from pv4fad.protocol.wire import read_header
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import Meter, Progress
-from pv4fad.run.scoring_record import ScoringRecord, read_record
 from pv4fad.schema import Schema
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool
 
-RUNS, PREDICTIONS = "runs", "predictions"
+RUNS = "runs"
 BANKS_AT_ONCE = 4  # each message under way has up to 100 MB
 
 
@@ -93,23 +89,15 @@ class NetworkMember:
         cards: Mapping[str, PartyCard],
         *,
         schema: Schema,
-        transactions: Path,
-        new_transactions: Path | None,
-        training: TrainingSettings | None,
-        how: How,
-        learned: Callable[[ScoringRecord], None] = lambda _: None,
+        work: Work,
     ) -> None:
-        """`how` to score; `learned` is called with what each scoring revealed."""
+        """`folder`: for the documents of runs."""
         self._store = store
         self._network = PaymentNetwork(store, pool, banks_at_once=BANKS_AT_ONCE)
         self._folder = folder
         self._cards = cards
         self._schema = schema
-        self._transactions = transactions
-        self._new_transactions = new_transactions
-        self._training = training
-        self._how = how
-        self._learned = learned
+        self.work = work
         self._sent_again = False
         """Whether all messages that may not have arrived were sent again in this session."""
 
@@ -134,7 +122,7 @@ class NetworkMember:
             if not notes.doing:
                 raise StoreError("no job was interrupted: begin one with pv4fad federation start")
             job = notes.doing
-        elif notes.doing and not (again and notes.doing == job):
+        elif notes.doing and not (notes.doing == job and (again or job == "score")):
             if job != "refresh" or notes.doing == "train":
                 raise StoreError(
                     f"the job {notes.doing!r} was interrupted: continue it with pv4fad federation"
@@ -157,12 +145,10 @@ class NetworkMember:
                 federation = self._federation(notes.run_id, post)
                 resume(federation, document, resumed_meter(document, report), folder.write)
             return notes
-        if self._training is None:
-            raise ParameterError("party.toml has no [training] section")
         meter = Meter(report)
-        rows = load_rows(self._schema, self._transactions, labels_required=True)
-        data = LeadData(self._schema, rows, directory(self._cards))
-        new = prepare_run(data, self._accounts(), self._training)
+        work = self.work.training()
+        data = LeadData(self._schema, work.rows, directory(self._cards))
+        new = prepare_run(data, self._accounts(), work.settings, work.desk_labels)
         document = new_document(new, meter)
         folder = self._run_folder(document.run_id)
         folder.write(document)
@@ -171,31 +157,12 @@ class NetworkMember:
         return notes
 
     def _score(self, notes: Notes, post: Post) -> Notes:
-        if self._new_transactions is None:
-            raise ParameterError(
-                "party.toml has no entry new-transactions: there is nothing to score"
-            )
-        folder = self._model_folder(notes)
+        parameters = self._model_folder(notes).require_finished().parameters
         if notes.doing != "score":
             number = notes.predictions + 1
             notes = self._note(replace(notes, doing="score", predictions=number))
-        out = self._folder / PREDICTIONS / f"{notes.run_id}-{notes.predictions}.csv"
-        if out.exists():  # interrupted just after it was written
-            JobNotes(self._store, notes.run_id).end()
-        else:
-            out.parent.mkdir(mode=0o700, exist_ok=True)
-            score_files(
-                self._federation(notes.run_id, post),
-                folder.require_finished().parameters,
-                (self._transactions, self._new_transactions),
-                directory(self._cards),
-                out,
-                how=self._how,
-                meter=Meter(partial(_report, post)),
-            )
-        record = read_record(out)
-        if record is not None:
-            self._learned(record)
+        federation, meter = self._federation(notes.run_id, post), Meter(partial(_report, post))
+        self.work.score(federation, parameters, directory(self._cards), notes.predictions, meter)
         return notes
 
     def _refresh(self, notes: Notes, post: Post) -> Notes:

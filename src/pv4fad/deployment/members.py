@@ -92,4 +92,4 @@ class BankMember:
 
 
 def _only_the_network_leads(job: Job, name: str) -> ParameterError:
-    return ParameterError(f"{name} was asked to lead the job {job!r}: only the payment network can")
+    return ParameterError(f"{name} was asked to lead the job {job!r}: only the lead can")

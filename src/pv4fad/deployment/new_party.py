@@ -1,7 +1,6 @@
 """`pv4fad party init`: a folder for a party, with its own keys.
 
-Everything is created on the party's own machine.  Only the card leaves it, and from the aggregator
-the certificate that proves the identity of the hub.
+Everything is created on the party's own machine.  Only the card leaves it.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pv4fad.deployment.card import PartyCard, Role
-from pv4fad.deployment.certificates import new_node_key, new_request, sign_with_new_authority
+from pv4fad.deployment.certificates import new_certificate
 from pv4fad.deployment.party_folder import (
     CARD_FILE,
-    HUB_CERTIFICATE,
-    HUB_KEY,
-    NODE_KEY,
+    KEY_FILE,
     SETTINGS_FILE,
+    CarrierName,
     PartyFolder,
     settings_of,
 )
@@ -39,8 +37,6 @@ from pv4fad.schema import read_schema
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase
 
-_KEYS = "keys"
-
 
 @dataclass(frozen=True)
 class NewParty:
@@ -57,9 +53,9 @@ class NewParty:
     """The payment network: of the first training."""
     limit: Epsilon | None = None
     """A bank: the ε that it allows in total."""
-    runtime_port: int = 9094
-    own_authority: bool = False
-    """The aggregator: create an authority that signs the hub's certificate, for a trial."""
+    carrier: CarrierName = "hub"
+    runtime_port: int | None = None
+    """Flower: a port for the node's own use."""
 
 
 def create_party(path: Path, new: NewParty, passphrase: Callable[[], Passphrase]) -> PartyCard:
@@ -111,12 +107,14 @@ def _make(
                 set_limit(tx, new.limit, datetime.now(UTC))
     folder = PartyFolder(path)
     write_whole(folder.path / SETTINGS_FILE, text, private=True)
-    node_key = _make_keys(folder, host, new)
+    key = folder.file(KEY_FILE)
+    key.parent.mkdir(mode=0o700)
+    certificate = new_certificate(key, host if new.role == AGGREGATOR else "")
     card = PartyCard(
         role=new.role,
         name=new.name,
         identity=identity.to_bytes().hex(),
-        node_key=node_key,
+        certificate=certificate,
         names=names,
         accounts=n_accounts,
     )
@@ -154,7 +152,7 @@ def _require_consistent(new: NewParty) -> None:
         raise DataError("--data is missing: the file with this party's data")
     if new.role == BANK and new.limit is None:
         raise ParameterError(
-            "--limit is missing: the ε that this bank allows in total, for example 3"
+            "--limit is missing: the ε that this party allows in total, for example 3"
         )
     for file in (new.data, new.new_transactions, new.schema):
         # A payment network's messages may be a folder.
@@ -167,7 +165,6 @@ def _require_consistent(new: NewParty) -> None:
         ("--epsilon", new.epsilon, PAYMENT_NETWORK),
         ("--new-transactions", new.new_transactions, PAYMENT_NETWORK),
         ("--limit", new.limit, BANK),
-        ("--own-authority", new.own_authority or None, AGGREGATOR),
     ):
         if value is not None and new.role != role:
             raise ParameterError(f"{option}: only for a party of role {role}")
@@ -175,26 +172,14 @@ def _require_consistent(new: NewParty) -> None:
         raise ParameterError("--data, --schema: the aggregator has no data")
 
 
-def _make_keys(folder: PartyFolder, host: str, new: NewParty) -> str:
-    keys = folder.path / _KEYS
-    keys.mkdir(mode=0o700)
-    if new.role != AGGREGATOR:
-        return new_node_key(folder.file(NODE_KEY))
-    request = keys / "hub.csr"
-    new_request(folder.file(HUB_KEY), request, host)
-    if new.own_authority:
-        sign_with_new_authority(request, folder.file(HUB_CERTIFICATE), keys / "ca.crt")
-    return ""
-
-
 def _settings_text(new: NewParty) -> str:
     entries: dict[str, str | int] = {
         "role": new.role,
         "name": new.name,
         "hub": new.hub,
-        "root-certificate": f"{_KEYS}/ca.crt",
+        "carrier": new.carrier,
     }
-    if new.role != AGGREGATOR:
+    if new.runtime_port is not None:
         entries["runtime-port"] = new.runtime_port
     if new.data is not None:
         entries["data"] = str(new.data.absolute())

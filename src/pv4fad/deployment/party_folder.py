@@ -4,7 +4,7 @@ party.toml       what its operator decides (`PartySettings`)
 card.json        what the others need to know of it; public
 cards/           the cards of the others, one file each
 store.db         its store: identity, ledger, shares; sealed with its passphrase
-keys/            key of its node, or key and certificate of the hub
+keys/            the key of its connections; its certificate is on its card
 runs/, predictions/    payment network: results
 status.json            aggregator: state of the latest job
 
@@ -16,9 +16,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from pv4fad.deployment.card import PartyCard, Role, read_card, require_complete
 from pv4fad.errors import DataError, ParameterError, StoreError
@@ -37,9 +37,12 @@ from pv4fad.store.file import party_of
 from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import Store
 from pv4fad.validated import ValidatedModel
+from pv4fad.workers import Workers, given_workers
 
+CarrierName = Literal["hub", "flower"]
+CARRIERS: tuple[CarrierName, ...] = ("hub", "flower")
 SETTINGS_FILE, CARD_FILE = "party.toml", "card.json"
-NODE_KEY, HUB_KEY, HUB_CERTIFICATE = "keys/node", "keys/hub.key", "keys/hub.crt"
+KEY_FILE = "keys/connection.key"
 
 
 class PartySettings(ValidatedModel):
@@ -51,18 +54,25 @@ class PartySettings(ValidatedModel):
     """The address of the aggregator's hub, host:port."""
     listen: str = ""
     """The aggregator: the address at which it listens, if another; for example 0.0.0.0:8000."""
-    root_certificate: str = "keys/ca.crt"
-    """The certificate of the authority that signed the hub's certificate."""
+    carrier: CarrierName = "hub"
+    """What carries the messages, the same for all parties: hub, or flower."""
+    network_starts_jobs: bool = True
+    """The aggregator: whether the payment network may start jobs, too."""
     runtime_port: int = Field(default=9094, ge=1, le=65535)
-    """A free port on this machine for the node's own use; not open to others."""
-    workers: int | None = Field(default=None, ge=0)
-    """Worker processes for encryption; by default one per core."""
+    """Flower only: a free port on this machine for the node's own use; not open to others."""
+    workers: Annotated[Workers, AfterValidator(given_workers)] = None
+    """Worker processes for encryption, `ray`, or the address of this party's Ray cluster.
+
+    By default one process per core.
+    """
     data: str = ""
     """A bank's account file; the payment network's labelled transactions."""
     data_schema: str = ""
     """The file of the schema, the same for all parties; by default the schema of payments."""
     new_transactions: str = ""
     """The payment network: transactions to score."""
+    desk_labels: str = ""
+    """The payment network: labels from its alert desk, for the next training."""
     honest_banks: int | None = Field(default=None, ge=1)
     """A bank: the largest number of banks, itself included, that it relies on to add noise.
 
@@ -169,7 +179,8 @@ class PartyFolder:
                 raise DataError(f"{path}: another party's card with this party's name, {card.name}")
             return card
         kept = target / f"{card.name}.json"
-        if kept.exists() and read_card(kept).identity != card.identity:
+        known = read_card(kept) if kept.exists() else card
+        if (known.identity, known.certificate) != (card.identity, card.certificate):
             raise DataError(
                 f"{path}: {card.name} is known with other keys; if {card.name} confirms the new"
                 f" ones, delete {kept} and repeat"

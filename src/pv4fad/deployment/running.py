@@ -1,20 +1,19 @@
-"""`pv4fad party run`: a party's station and its carrier's program, until a signal ends them."""
+"""`pv4fad party run`: a party's station and its carrier, until a signal ends them."""
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from pv4fad.deployment.carrier import Programs
+from pv4fad.deployment.carrier import Carrier
 from pv4fad.deployment.envelope import Correspondence
 from pv4fad.deployment.jobs import NetworkMember
 from pv4fad.deployment.members import AggregatorMember, BankMember
 from pv4fad.deployment.party_folder import PartyFolder, read_identity
 from pv4fad.deployment.station import Member, Station
-from pv4fad.deployment.station_socket import open_socket
+from pv4fad.deployment.work import FileWork
 from pv4fad.errors import DataError, StoreError
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.roles import AGGREGATOR, BANK
@@ -23,78 +22,51 @@ from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool
 
-_LOOK_EVERY_S = 1.0
-_TRY_AGAIN_S = 5.0
-_log = logging.getLogger("pv4fad.station")
-
 
 def run_party(
     folder: PartyFolder,
     passphrase: Passphrase,
-    programs: Programs,
+    carrier: Carrier,
     ready: Callable[[], None],
     learned: Callable[[ScoringRecord], None],
 ) -> None:
     """Run until SIGINT or SIGTERM.
 
-    `ready` is called when the carrier's program runs, `learned` after each scoring of the payment
-    network.
+    `ready` is called when the carrier runs, `learned` after each scoring of the payment network.
     """
-    settings = folder.settings()
-    cards = folder.complete_cards()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
+    with opened_station(folder, passphrase, carrier, learned) as station:
+        carrier.serve(folder, station, ended, ready)
+
+
+@contextmanager
+def opened_station(
+    folder: PartyFolder,
+    passphrase: Passphrase,
+    carrier: Carrier,
+    learned: Callable[[ScoringRecord], None] = lambda _: None,
+) -> Iterator[Station]:
+    """The station of a party, with its store and its workers, until the block ends."""
+    settings, cards = folder.settings(), folder.complete_cards()
     with folder.open_store(passphrase) as store, WorkerPool(settings.workers) as pool:
-        identity = read_identity(store)
-        if identity.public().to_bytes().hex() != folder.own_card().identity:
-            raise StoreError(f"{folder.path}: card.json has other keys than the store")
+        identity = own_identity(folder, store)
         member = _member(folder, store, pool, identity, learned)
-        station = Station(member, Correspondence(identity, cards))
-        run = _run_hub if settings.role == AGGREGATOR else _run_node
+        correspondence = Correspondence(identity, cards)
+        station = Station(member, correspondence, window_bytes=carrier.window_bytes)
         try:
-            with open_socket(station.exchange) as path:
-                run(programs, folder, path, ended, ready)
+            yield station
         finally:
             station.close()
 
 
-def _run_hub(
-    programs: Programs,
-    folder: PartyFolder,
-    station: Path,
-    ended: threading.Event,
-    ready: Callable[[], None],
-) -> None:
-    with programs.hub(folder, station) as hub:
-        ready()
-        while not ended.wait(_LOOK_EVERY_S):
-            if hub.has_ended():
-                raise StoreError(f"the hub has ended: {hub.why_it_ended()}")
-
-
-def _run_node(
-    programs: Programs,
-    folder: PartyFolder,
-    station: Path,
-    ended: threading.Event,
-    ready: Callable[[], None],
-) -> None:
-    """A node that ends is started again: the hub may not run yet, or no longer."""
-    logged = ""
-    while not ended.is_set():
-        with programs.node(folder, station) as node:
-            if not logged:
-                ready()
-            while not node.has_ended() and not ended.wait(_LOOK_EVERY_S):
-                pass
-        if ended.is_set():
-            return
-        reason = node.why_it_ended()
-        if reason != logged:
-            logged = reason
-            _log.warning("not connected: %s; trying again every %.0f s", reason, _TRY_AGAIN_S)
-        ended.wait(_TRY_AGAIN_S)
+def own_identity(folder: PartyFolder, store: Store) -> Identity:
+    """The keys in a party's store; `StoreError` if its card shows others."""
+    identity = read_identity(store)
+    if identity.public().to_bytes().hex() != folder.own_card().identity:
+        raise StoreError(f"{folder.path}: card.json has other keys than the store")
+    return identity
 
 
 def _member(
@@ -122,15 +94,14 @@ def _member(
             layers_per_day=settings.layers_per_day,
         )
     new = settings.new_transactions
-    return NetworkMember(
-        store,
-        pool,
+    work = FileWork(
         folder.path,
-        cards,
-        schema=folder.schema(),
-        transactions=folder.file(settings.data),
-        new_transactions=folder.file(new) if new else None,
-        training=settings.training,
-        how=settings.how,
-        learned=learned,
+        folder.schema(),
+        folder.file(settings.data),
+        folder.file(new) if new else None,
+        settings.training,
+        settings.how,
+        folder.file(settings.desk_labels) if settings.desk_labels else None,
+        learned,
     )
+    return NetworkMember(store, pool, folder.path, cards, schema=folder.schema(), work=work)

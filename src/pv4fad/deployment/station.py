@@ -1,12 +1,12 @@
 """A station: the process of one party, and the only place where its data and keys are.
 
-The relay's requests come in through a socket; one thread works on them in order:
+What the relay says is taken at once; one thread works on it in order:
 
     begin a session → send again what may not have arrived, if asked → do the job, if there is one
     → answer messages
 
-A request is answered when the party has messages to send, has nothing to do, or has worked for
-`hold_s`: so no request waits for long, and few replies are empty.
+A carrier that keeps a connection open hands over what the station says as soon as there is
+something to say (`Line`); one that asks gets an answer to each request (`Station.exchange`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
 
-from pv4fad.deployment.envelope import Assembly, Correspondence, Fragment
-from pv4fad.deployment.exchange import Job, Reply, Request, State, fitting
+from pv4fad.deployment.envelope import Assembly, Correspondence
+from pv4fad.deployment.exchange import WINDOW_BYTES, Job, Outbox, Reply, Request, State
 from pv4fad.errors import ProtocolError, Pv4fadError, UserError, WireError
 from pv4fad.protocol.wire import message_id, read_header
 from pv4fad.randomness import secret_bytes
 
 HOLD_S = 20.0
 SETTLE_S = 1.0  # once there is something to send, more may follow at once
+EXCHANGE_BYTES = 64 * 2**20  # of fragments in one answer
+_INBOX_BYTES = 2**28  # of one sender's messages that the party has not seen
 _log = logging.getLogger("pv4fad.station")
 
 
@@ -62,59 +65,83 @@ class Member(Protocol):
 
 
 class Station:
-    """Answers the relay's requests; see the module's docstring."""
+    """Takes the relay's requests and tells it what the party sends; see the module's docstring."""
 
     def __init__(
         self,
         member: Member,
         correspondence: Correspondence,
         *,
+        window_bytes: int = WINDOW_BYTES,
         hold_s: float = HOLD_S,
         settle_s: float = SETTLE_S,
     ) -> None:
         self.id = secret_bytes(8).hex()
+        self.name = member.name
         self._member = member
         self._correspondence = correspondence
+        self._window_bytes = window_bytes
         self._hold_s, self._settle_s = hold_s, settle_s
         self._changed = threading.Condition()
         self._closed = False
-        self._session = _Session(Request("", False, "", 0, 1), correspondence)
+        self._line: Line | None = None
+        self._session = self._new_session(Request(""))
         self._session.state = "idle"
         self._worker = threading.Thread(target=self._work, name="party", daemon=True)
         self._worker.start()
 
-    def exchange(self, request: Request) -> Reply:
-        """Take the relay's messages, return those of the party."""
+    def take(self, request: Request) -> None:
+        """What the relay says; a new session ends the one before."""
         with self._changed:
             if request.session != self._session.id:
                 _log.info("session %s begins%s", request.session, " again" * request.resume)
-                self._session = _Session(request, self._correspondence)
-            session = self._session
+                self._session = self._new_session(request)
             try:
-                session.take(request)
+                self._session.take(request)
             except ProtocolError as error:
-                session.fail(error)
+                _log.error("%s: %s", type(error).__name__, error)
+                self._session.fail(error)
             self._changed.notify_all()
-            self._wait_for_messages(session)
-            return session.reply(self._member.name, self.id)
+
+    def new_line(self) -> Line:
+        """What the station says through a new connection; those before are over."""
+        with self._changed:
+            self._line = Line(self)
+            self._session.outbox.rewind()
+            self._changed.notify_all()
+            return self._line
+
+    def exchange(self, request: Request) -> Reply:
+        """Take what the relay says and answer once: for a carrier that asks.
+
+        The answer comes when the party has messages to send, has nothing to do, or has worked for
+        `hold_s`: so no request waits for long, and few replies are empty.
+        """
+        self.take(request)
+        with self._changed:
+            session = self._session
+            if request.rewind:
+                session.outbox.rewind()
+            until = time.monotonic() + self._hold_s
+            while session is self._session and session.state == "busy":
+                now = time.monotonic()
+                if session.outbox.n_unsent:
+                    until = min(until, now + self._settle_s)
+                if now >= until:
+                    break
+                self._changed.wait(until - now)
+            return session.reply(self.name, self.id, EXCHANGE_BYTES)
 
     def close(self) -> None:
         """Stop after the message that is being handled."""
         with self._changed:
-            self._closed = True
-            self._session = _Session(Request("closed", False, "", 0, 1), self._correspondence)
+            self._closed, self._line = True, None
+            self._session = self._new_session(Request("closed"))
             self._changed.notify_all()
         self._worker.join()
 
-    def _wait_for_messages(self, session: _Session) -> None:
-        until = time.monotonic() + self._hold_s
-        while session is self._session and session.state == "busy":
-            now = time.monotonic()
-            if session.outgoing:
-                until = min(until, now + self._settle_s)
-            if now >= until:
-                return
-            self._changed.wait(until - now)
+    def _new_session(self, request: Request) -> _Session:
+        return _Session(request, self._correspondence, self._window_bytes)
 
     # The worker thread.
 
@@ -160,56 +187,101 @@ class Station:
         return session is self._session
 
 
-class _Session:
-    """The two streams of fragments between relay and station, and the state of the party."""
+class Line:
+    """What a station says through one connection: whenever there is something to say."""
 
-    def __init__(self, request: Request, correspondence: Correspondence) -> None:
+    def __init__(self, station: Station) -> None:
+        self._station = station
+        self._told: Reply | None = None
+
+    def next(self) -> Reply | None:
+        """The next thing to tell the relay, with one fragment at most; None: the line is over."""
+        station = self._station
+        with station._changed:
+            while station._line is self and not station._closed:
+                reply = station._session.reply(station.name, station.id)
+                said = replace(reply, fragments=())
+                if reply.fragments or said != self._told:
+                    self._told = said
+                    return reply
+                station._changed.wait()
+            return None
+
+    def end(self) -> None:
+        """The connection is lost."""
+        station = self._station
+        with station._changed:
+            if station._line is self:
+                station._line = None
+            station._changed.notify_all()
+
+
+class _Session:
+    """The fragments between relay and station, and the state of the party."""
+
+    def __init__(self, request: Request, correspondence: Correspondence, window_bytes: int) -> None:
         self.id = request.session
         self.request = request
-        self.inbox: deque[tuple[str, bytes]] = deque()
-        self.outgoing: deque[Fragment] = deque()
+        self.outbox = Outbox(window_bytes)
         self.state: State = "busy"
         self.done = False
         self.progress = ""
         self._error = ""
+        self._inbox: deque[tuple[str, bytes]] = deque()
+        self._inbox_bytes: dict[str, int] = {}
         self._assembly = Assembly(correspondence)
-        self._received = 0
-        self._first_outgoing = 1
+        self._received: dict[str, int] = {}
+        self._acknowledged: dict[str, int] = {}
 
     def take(self, request: Request) -> None:
-        while self._first_outgoing <= request.acknowledged and self.outgoing:
-            self.outgoing.popleft()
-            self._first_outgoing += 1
-        for number, fragment in enumerate(request.fragments, start=request.first):
-            if number <= self._received:
-                continue  # the reply to an earlier request got lost
-            if number > self._received + 1:
+        for receiver, count in request.acknowledged.items():
+            self.outbox.acknowledge(receiver, count)
+        for fragment in request.fragments:
+            sender, received = fragment.sender, self._received.get(fragment.sender, 0)
+            if fragment.number <= received:
+                continue  # an acknowledgement got lost
+            if fragment.number > received + 1:
                 raise WireError("the relay left out fragments")
-            self._received = number
+            self._received[sender] = fragment.number
             message = self._assembly.add(fragment)
             if message is not None:
-                self.inbox.append((fragment.sender, message))
+                self._inbox.append((sender, message))
+                self._inbox_bytes[sender] = self._inbox_bytes.get(sender, 0) + len(message)
                 if self.state == "idle":
                     self.state = "busy"
+            self._acknowledge(sender)
+
+    def next_message(self) -> tuple[str, bytes] | None:
+        """The oldest message that the party has not seen, with its sender."""
+        if not self._inbox:
+            return None
+        sender, message = self._inbox.popleft()
+        self._inbox_bytes[sender] -= len(message)
+        self._acknowledge(sender)
+        return sender, message
+
+    def _acknowledge(self, sender: str) -> None:
+        # Who sends faster than the party works has to wait, and only that sender.
+        if self._inbox_bytes.get(sender, 0) <= _INBOX_BYTES:
+            self._acknowledged[sender] = self._received[sender]
 
     def fail(self, error: Exception) -> None:
         self.state = "failed"
         self._error = _for_others(error)
-        self.outgoing.clear()
+        self.outbox = Outbox()
 
-    def reply(self, party: str, station: str) -> Reply:
-        fragments = fitting(self.outgoing)
+    def reply(self, party: str, station: str, most_bytes: int = 1) -> Reply:
+        fragments = self.outbox.next(most_bytes)
         state: State = "done" if self.done and self.state == "idle" else self.state
         return Reply(
             party,
             station,
             self.id,
-            self._received,
-            self._first_outgoing,
+            dict(self._acknowledged),
             state,
             self._error,
             self.progress,
-            len(self.outgoing) - len(fragments),
+            self.outbox.n_unsent,
             fragments,
         )
 
@@ -236,7 +308,9 @@ class _StationPost:
             fragments = self._correspondence.seal(receiver, message)
             with self._changed:
                 self._require_current()
-                self._session.outgoing += fragments
+                outbox = self._session.outbox
+                for number, fragment in enumerate(fragments, outbox.last(receiver) + 1):
+                    outbox.put(receiver, replace(fragment, number=number))
                 self._changed.notify_all()
 
     def receive(self) -> bytes:
@@ -253,14 +327,17 @@ class _StationPost:
     def report(self, progress: str) -> None:
         with self._changed:
             self._session.progress = progress
+            self._changed.notify_all()
 
     def _next(self) -> tuple[str, bytes]:
         with self._changed:
             while True:
                 self._require_current()
-                if self._session.inbox:
+                message = self._session.next_message()
+                if message is not None:
                     self._session.state = "busy"
-                    return self._session.inbox.popleft()
+                    self._changed.notify_all()
+                    return message
                 if self._session.state == "busy":
                     self._session.state = "idle"
                     self._changed.notify_all()

@@ -5,6 +5,7 @@ It holds only what the relay sees anyway: names, sizes, times, kinds of errors.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,26 +15,31 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from pv4fad.deployment.envelope import Fragment
-from pv4fad.deployment.exchange import Job, Reply
-from pv4fad.errors import ParameterError, StoreError
+from pv4fad.deployment.exchange import JOBS, Job, Reply
+from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.files import write_whole
+from pv4fad.randomness import secret_bytes
 from pv4fad.validated import ValidatedModel
 
 STATUS_FILE = "status.json"
 _WRITE_EVERY_S = 1.0
 _ALIVE_WITHIN_S = 30.0
+STOPPED = (
+    "the relay stopped responding: make sure that pv4fad party run is running at the aggregator,"
+    " then continue with pv4fad federation resume"
+)
 
 
 class Hops(ValidatedModel):
-    """The exchanges with one station."""
+    """One station, as the relay sees it."""
 
     state: str = ""
     problem: str = ""
-    exchanges: int = 0
     failures: int = 0
+    """How often it could not be reached."""
     restarts: int = 0
-    seconds: float = 0.0
-    """From request to reply, summed over all exchanges."""
+    busy_s: float = 0.0
+    """For how long it had work to do."""
     bytes_to: int = 0
     bytes_from: int = 0
 
@@ -51,10 +57,12 @@ class Status(ValidatedModel):
     """The content of status.json."""
 
     format: Literal["pv4fad federation status"] = "pv4fad federation status"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     number: int
     """The number of the job: every start or resume has its own."""
     job: Job
+    order: str = ""
+    """The same for the payment network, which carries an order out once."""
     state: Literal["running", "finished", "failed"] = "running"
     error: str = ""
     progress: str = ""
@@ -72,35 +80,40 @@ class Status(ValidatedModel):
 class Journal:
     """Records the relay's work in status.json."""
 
-    def __init__(self, folder: Path, number: int, job: Job, parties: Sequence[str]) -> None:
+    def __init__(self, folder: Path, status: Status, parties: Sequence[str]) -> None:
+        """`status`: of a new job, or of one that goes on."""
         self._path = folder / STATUS_FILE
-        self._status = Status(number=number, job=job, started=datetime.now(UTC))
-        self._hops = {party: Hops() for party in parties}
-        self._asked: dict[str, float] = {}
-        self._sent: dict[tuple[str, str], Sent] = {}
+        self._status = status
+        self._hops = {party: status.parties.get(party, Hops()) for party in parties}
+        self._busy_since: dict[str, float] = {}
+        self._sent = {(sent.sender, sent.receiver): sent for sent in status.sent}
         self._written = 0.0
-        self._write()
+        self._writing = threading.Lock()
+        self.write()
 
-    def session(self, session: str, *, resume: bool) -> None:
+    @property
+    def status(self) -> Status:
+        """As it is now."""
+        return self._status.model_copy(
+            update={"parties": dict(self._hops), "sent": tuple(self._sent.values())}
+        )
+
+    def session(self) -> None:
         """A new session begins."""
         self._status = self._status.model_copy(update={"sessions": self._status.sessions + 1})
 
-    def asked(self, party: str) -> None:
-        self._asked[party] = time.monotonic()
-        self._note(party, exchanges=self._hops[party].exchanges + 1)
-
     def answered(self, party: str, reply: Reply) -> None:
-        seconds = time.monotonic() - self._asked.get(party, time.monotonic())
-        self._note(
-            party,
-            state=reply.state,
-            problem=reply.error,
-            seconds=self._hops[party].seconds + seconds,
-        )
-        if reply.progress:
+        before, now = self._hops[party], time.monotonic()
+        busy_s = before.busy_s + now - self._busy_since.pop(party, now)
+        if reply.state == "busy":
+            self._busy_since[party] = now
+        if (before.state, before.problem) != (reply.state, reply.error) or busy_s != before.busy_s:
+            self._note(party, state=reply.state, problem=reply.error, busy_s=busy_s)
+        if reply.progress and reply.progress != self._status.progress:
             self._status = self._status.model_copy(update={"progress": reply.progress})
 
-    def failed(self, party: str, reason: str) -> None:
+    def lost(self, party: str, reason: str) -> None:
+        self._busy_since.pop(party, None)
         self._note(party, problem=reason, failures=self._hops[party].failures + 1)
 
     def restarted(self, party: str) -> None:
@@ -119,33 +132,31 @@ class Journal:
     def beat(self) -> None:
         """Show that the relay is alive; called continually."""
         if time.monotonic() - self._written > _WRITE_EVERY_S:
-            self._write()
+            self.write()
 
     def finish(self, error: str = "") -> None:
         """The job is over, or has failed with this error."""
         state = "failed" if error else "finished"
         update = {"state": state, "error": error, "finished": datetime.now(UTC)}
         self._status = self._status.model_copy(update=update)
-        self._write()
+        self.write()
 
     def _note(self, party: str, **update: object) -> None:
         self._hops[party] = self._hops[party].model_copy(update=update)
 
-    def _write(self) -> None:
+    def write(self) -> None:
         self._written = time.monotonic()
-        status = self._status.model_copy(
-            update={"parties": dict(self._hops), "sent": tuple(self._sent.values())}
-        )
-        write_whole(self._path, status.model_dump_json(indent=2) + "\n", private=True)
+        with self._writing:
+            write_whole(self._path, self.status.model_dump_json(indent=2) + "\n", private=True)
 
 
-def has_stopped_responding(folder: Path) -> bool:
-    """Whether the relay of a running job has not written its status for a while."""
-    return _silent_s(folder) > _ALIVE_WITHIN_S
+def has_stopped(folder: Path, running: Status) -> bool:
+    """Whether the relay of a job that should be running is gone; waits until it is certain."""
+    return not _responds(folder) and read_status(folder) == running
 
 
-def wait_for_response(folder: Path) -> bool:
-    """Wait until the relay writes its status; False if it does not."""
+def _responds(folder: Path) -> bool:
+    """Whether the status is written again within a while."""
     silent, until = _silent_s(folder), time.monotonic() + _ALIVE_WITHIN_S
     while silent < _ALIVE_WITHIN_S and time.monotonic() < until:
         time.sleep(_WRITE_EVERY_S / 2)
@@ -157,6 +168,16 @@ def wait_for_response(folder: Path) -> bool:
 
 def _silent_s(folder: Path) -> float:
     return time.time() - (folder / STATUS_FILE).stat().st_mtime
+
+
+def new_status(before: Status | None, job: str) -> Status:
+    """Of a job that begins; `before`: the latest one."""
+    for known in JOBS:
+        if known == job:
+            number = 1 if before is None else before.number + 1
+            order = secret_bytes(8).hex()
+            return Status(number=number, job=known, order=order, started=datetime.now(UTC))
+    raise DataError(f"job {job!r}: give one of {', '.join(JOBS)}")
 
 
 def read_status(folder: Path) -> Status | None:

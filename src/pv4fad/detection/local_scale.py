@@ -1,8 +1,9 @@
 """What the local score is worth, learnt from honest scores of training rows.
 
 The local model knows the rows that it was fitted to.  So a sample of them, all anomalies and
-`SAMPLE` others, is scored out of fold: each row by a model that saw no row of its group.  These
-scores tell two things: log-odds offset + slope·score, and how scores of new rows are distributed.
+`SAMPLE` others, is scored honestly: each row by those trees that saw no row of its group
+(`detection.fitting`).  These scores tell two things: log-odds offset + slope·score, and how scores
+of new rows are distributed.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from pv4fad.detection.local_model import LocalModel
-from pv4fad.tables.features import FeatureTable
+from pv4fad.detection.fitting import FittedModel
+from pv4fad.detection.local_model import Features
 
 Floats = NDArray[np.float64]
 
@@ -24,7 +25,6 @@ SAMPLE = 100_000
 """Label-0 rows in the sample; label 1 is rare, and all of it is."""
 LEAST_ANOMALIES = 100
 """To find the scale with; with fewer the score is taken as it is."""
-_FOLDS = 3
 _MEAN, _DEVIATION = np.array([0.0, 1.0]), np.array([1.0, 0.5])  # of offset and slope, beforehand
 
 
@@ -42,7 +42,7 @@ class LocalScale:
         labels: NDArray[np.int8],
         all_labels: NDArray[np.int8],
     ) -> Self:
-        """From out-of-fold scores of the rows of `sample_rows(all_labels, ...)`."""
+        """From honest scores of the rows of `sample_rows(all_labels, ...)`."""
         score = scores.astype(np.float64)
         weights = sample_weights(labels, all_labels)
         positive, negative = weights * (labels == 1), weights * (labels == 0)
@@ -64,7 +64,7 @@ class LocalScale:
 
 @dataclass(frozen=True)
 class HonestSample:
-    """Training rows with out-of-fold local scores, and the scale that follows from them."""
+    """Training rows with honest local scores, and the scale that follows from them."""
 
     scale: LocalScale
     rows: NDArray[np.int64] = field(repr=False)
@@ -72,20 +72,14 @@ class HonestSample:
 
 
 def honest_sample(
-    features: FeatureTable, labels: NDArray[np.int8], groups: NDArray[np.int64], seed: int
+    fitted: FittedModel, features: Features, labels: NDArray[np.int8], seed: int
 ) -> HonestSample:
-    """The sample of `sample_rows`, scored out of fold; no row helps to score its own group."""
+    """The sample of `sample_rows`, from the rows that the model was fitted to."""
     rows = sample_rows(labels, seed)
-    own = labels[rows]
-    _, scores = LocalModel.fit(
-        features.values[rows], features.names, own, groups[rows], seed=seed, folds=_FOLDS
-    )
-    # In the sample anomalies are less rare than among all rows.
-    thinned = max(1, int((own == 0).sum())) / max(1, int((labels == 0).sum()))
-    scores = scores + np.float32(np.log(thinned))
+    scores = fitted.honest_scores(features, rows)
     enough = int(labels.sum()) >= LEAST_ANOMALIES
     return HonestSample(
-        LocalScale.fit(scores, own, labels) if enough else LocalScale(), rows, scores
+        LocalScale.fit(scores, labels[rows], labels) if enough else LocalScale(), rows, scores
     )
 
 

@@ -1,4 +1,4 @@
-"""How well one private run finds the anomalies of a test period, against the network alone."""
+"""How well one private run finds the anomalies of a test period, against the lead alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from pv4fad.evaluation.measures import (
 )
 from pv4fad.evaluation.scored import ALERT, LOCAL_SCORE, SCORE, ScoredTransactions
 
-ALONE, JOINT, JOINED = "payment network alone", "with the banks", "everything joined"
+ALONE, JOINT, JOINED = "alone", "joint", "joined"
+HEADINGS = {ALONE: "{lead} alone", JOINT: "with the {holders}", JOINED: "everything joined"}
+"""Of the detectors, in the words of the schema."""
 _SEED = 7  # of the bootstrap: the same predictions always get the same interval
 
 
@@ -58,7 +60,7 @@ class Evaluation:
         return detector.average_precision.value / joined.average_precision.value
 
     def gap_closed(self, detector: Detector) -> float | None:
-        """How far it is on the way from the payment network alone (0) to everything joined (1)."""
+        """How far it is on the way from the lead alone (0) to everything joined (1)."""
         alone, joined = self.of(ALONE), self.of(JOINED)
         if alone is None or joined is None:
             return None
@@ -72,7 +74,7 @@ class Evaluation:
             yield f"the {at[0].alerts:,} highest scores ({at[0].share * 100:g} %)", at
         own = tuple(d.alerts for d in self.detectors if d.alerts is not None)
         if own:
-            yield f"the {own[0].alerts:,} alerts; without the banks or with all data, as many", own
+            yield f"the {own[0].alerts:,} alerts; alone or with all data, as many", own
 
 
 def measure(

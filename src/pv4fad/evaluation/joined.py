@@ -32,7 +32,7 @@ def joined_scores(schema: Schema, train: Path, test: Path) -> NDArray[np.float64
     """A score for each row of the test split, in its order."""
     known, new = load_split(schema, train), load_split(schema, test)
     if not new.records:
-        raise DataError(f"{test}: has no accounts of banks, so there is nothing to join")
+        raise DataError(f"{test}: has no records, so there is nothing to join")
     history, rows = known.rows, new.rows
     # An event that began in training keeps its holders, as in a private run.
     columns = [name for name in history.columns if name != schema.rows.label]

@@ -105,7 +105,7 @@ def checked(labels: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.bool_], ND
     if not np.all(np.isfinite(score)):
         raise DataError(f"{int(np.sum(~np.isfinite(score))):,} scores are not numbers")
     if not positive.any():
-        raise DataError("no transaction is labelled 1: there is nothing to find")
+        raise DataError("no row is labelled 1: there is nothing to find")
     return positive, score
 
 

@@ -56,7 +56,7 @@ class ScoredTransactions:
         made, ids = read_predictions(predictions, id_column), rows[id_column]
         if made.height != len(ids) or not ids.is_in(made[id_column].implode()).all():
             raise DataError(
-                f"{predictions}: must hold exactly one prediction for each transaction of {source}"
+                f"{predictions}: must hold exactly one prediction for each row of {source}"
             )
         labels = rows[label].to_numpy() if label in rows.columns else None
         table = rows.join(made, on=id_column, how="left", maintain_order="left")
@@ -78,7 +78,7 @@ class ScoredTransactions:
                 f"{where}: the test split has no labels, so the predictions cannot be evaluated"
             )
         if not self.labels.any():
-            raise DataError(f"{where}: no transaction of the test split is labelled 1")
+            raise DataError(f"{where}: no row of the test split is labelled 1")
         return self.labels
 
 

@@ -70,10 +70,10 @@ class AccountHistory:
 
     @staticmethod
     def _of(known: NDArray[Any], account: Integers) -> NDArray[Any]:
-        n_sides = account.shape[1]
-        nothing = np.zeros((1, n_sides), known.dtype)  # of account -1
-        padded = np.concatenate([known, nothing])
-        return np.stack([padded[account[:, side], side] for side in range(n_sides)], axis=1)
+        found = np.zeros(account.shape, known.dtype)
+        row, side = np.nonzero(account >= 0)
+        found[row, side] = known[account[row, side], side]
+        return found
 
 
 def _partners(account: Integers, side: int) -> Integers:

@@ -9,11 +9,9 @@ get every bin encrypted, full or empty, and the number of bins follows from the 
 count.
 
 A bank puts every account in all three bins, because an account that the payment network has as well
-is in one of them there.  Bins then hold several accounts; layer i of a block has the i-th account
-of every bin.  A block has as many layers as its fullest bin has accounts.
+is in one of them there.  Bins then hold several accounts: their number is the bin's load.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,15 +37,15 @@ def place(hashes: AccountHashes, trees: NDArray[np.int64], layout: TableLayout) 
     n_accounts = len(hashes)
     if n_accounts > layout.n_accounts_declared:
         raise ParameterError(
-            f"a table that was declared for {layout.n_accounts_declared} accounts got more: "
-            "declare more accounts"
+            f"a table that was declared for {layout.n_accounts_declared} records got more: "
+            "declare more"
         )
     candidates = layout.candidate_bins(hashes, trees)
     bin_of_account = _match(candidates, layout.n_bins)
     if (bin_of_account < 0).any():
         raise PlacementError(
-            "the accounts of a table do not fit its bins; start the run again with a new hash key "
-            "(if that fails too: are there duplicate accounts?)"
+            "the records of a table do not fit its bins; start the run again with a new hash key "
+            "(if that fails too: are there duplicates?)"
         )
     account_of_bin = np.full(layout.n_bins, -1, np.int64)
     account_of_bin[bin_of_account] = np.arange(n_accounts)
@@ -70,7 +68,7 @@ def _match(candidates: NDArray[np.int64], n_bins: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class BankLayers:
+class BankBins:
     """The entries of all bins, sorted by bin: those of bin b start at `first_entry[b]`."""
 
     layout: TableLayout
@@ -80,7 +78,7 @@ class BankLayers:
     @classmethod
     def of_accounts(
         cls, hashes: AccountHashes, trees: NDArray[np.int64], layout: TableLayout
-    ) -> "BankLayers":
+    ) -> "BankBins":
         """Enter every account; `trees` as of `keyed.tree_of`, accounts without duplicates."""
         bins = layout.candidate_bins(hashes, trees).ravel()
         # Bin and account in one word: sorting words is several times faster than an argsort.
@@ -91,22 +89,17 @@ class BankLayers:
         np.cumsum(np.bincount(bins, minlength=layout.n_bins), out=first_entry[1:])
         return cls(layout, (entries & 0xFFFFFFFF).astype(np.int32), first_entry)
 
-    def n_layers(self) -> NDArray[np.int64]:
-        """The number of layers of each block."""
-        in_bin = np.diff(self.first_entry).reshape(self.layout.n_blocks, self.layout.block_size)
-        layers: NDArray[np.int64] = in_bin.max(axis=1)
-        return layers
+    def largest_load(self) -> int:
+        """How many accounts the fullest bin has."""
+        return int(np.diff(self.first_entry).max())
 
-    def layers_of_block(self, block: int) -> NDArray[np.int32]:
-        """(layers, block_size): the account in each slot of each layer, −1 where there is none."""
+    def accounts_of_block(self, block: int) -> NDArray[np.int32]:
+        """(largest load, block_size): the accounts in each bin, then −1 where there are no more."""
         size = self.layout.block_size
         first = self.first_entry[block * size : (block + 1) * size + 1]
         in_bin = np.diff(first)
         slots = np.repeat(np.arange(size), in_bin)
         positions = np.arange(first[0], first[-1]) - first[slots]
-        layers = np.full((in_bin.max(), size), -1, np.int32)
-        layers[positions, slots] = self.accounts[first[0] : first[-1]]
-        return layers
-
-    def __iter__(self) -> Iterator[NDArray[np.int32]]:
-        return (self.layers_of_block(block) for block in range(self.layout.n_blocks))
+        accounts = np.full((in_bin.max(), size), -1, np.int32)
+        accounts[positions, slots] = self.accounts[first[0] : first[-1]]
+        return accounts

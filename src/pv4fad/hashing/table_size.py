@@ -66,22 +66,27 @@ class TableLayout:
 
     @classmethod
     def for_accounts(
-        cls, n_declared: int, n_trees: int, n_tables: int = 1, block_size: int = BLOCK_SIZE
+        cls,
+        n_declared: int,
+        n_trees: int,
+        n_tables: int = 1,
+        block_size: int = BLOCK_SIZE,
+        least_blocks: int = 1,
     ) -> "TableLayout":
-        """The layout with the fewest blocks such that all `n_tables` tables of a run of this size
-        or smaller together fail with a probability below 2^-30."""
+        """The layout with the fewest blocks, and at least `least_blocks`, such that all `n_tables`
+        tables of a run of this size or smaller together fail with a probability below 2^-30."""
         if n_declared < 1 or n_trees < 1 or n_tables < 1:
             raise ParameterError(
                 f"a table layout needs positive numbers of declared accounts ({n_declared}), "
                 f"trees ({n_trees}) and tables ({n_tables})"
             )
         limit = LOG2_FAILURE - log2(n_tables)
-        n_blocks = _blocks_needed(n_declared, 1, limit, block_size)
+        n_blocks = max(least_blocks, _blocks_needed(n_declared, 1, limit, block_size))
         n_segments = 1
         if n_trees > 1:
             segmented = _blocks_needed(n_declared, n_trees, limit, block_size)
             if segmented <= n_blocks * (1 + _SEGMENTS_MAY_COST):
-                n_segments, n_blocks = n_trees, segmented
+                n_segments, n_blocks = n_trees, max(least_blocks, segmented)
         return cls(
             n_accounts_declared=n_declared,
             n_trees=n_trees,

@@ -1,9 +1,11 @@
 """The static bounds of each circuit the protocol runs, step by step.
 
-match    Σ planes·masks → equality polynomial → Σ layers·atoms          match ring, 6 → 2 primes
-compare  Σ digits·masks → tree of products                              match ring, 6 → 2 primes
-linear   Σ blocks·integers: counts, released scoring, opened shares     share ring, 2 primes
-sealed   (Σ leaves·masks)·slots + Σ sets·slots: sealed scoring          share ring, 3 primes
+values      Σ powers·coefficients, twice over: a bank's polynomials       tag ring, 4 primes
+distances   Σ digits·digits                                               distance ring, 2 primes
+indicators  Σ bits·bits → (z−1)(z−9) → times selected planes              match ring, 5 → 2 primes
+compare     Σ digits·masks → tree of products                             match ring, 5 → 2 primes
+linear      Σ blocks·integers: counts, released scoring, opened shares    share ring, 2 or 3 primes
+sealed      (Σ leaves·masks)·slots + Σ sets·slots: sealed scoring         share ring, 3 primes
 """
 
 from __future__ import annotations
@@ -11,49 +13,58 @@ from __future__ import annotations
 from math import ceil, log2, sqrt
 
 from pv4fad.errors import ParameterError
-from pv4fad.he.equality import POLYNOMIAL_PRIMES, WEIGHT
 from pv4fad.he.noise import ERROR_VARIANCE, TAU, UNIFORM_VARIANCE, CircuitBound, NoiseModel
+from pv4fad.he.polynomial import baby_steps
 from pv4fad.he.ring import Ring
 
-FINAL_PRIMES = 2  # where match, compare and linear circuits are sanitised
-LAYERS_PER_POLYNOMIAL = 2  # of different blocks
-FEW_ACCOUNTS = 4  # a layer with no more is summed account by account
+FINAL_PRIMES = 2  # where indicators and compare are sanitised
+EQUALITY_PRIMES = 5  # where the products of indicators begin
+PLANE_PRIMES = 3  # of the planes that are multiplied with [P(x) = 0]
 
 
-def match_bound(ring: Ring, length: int, weight: int, n_layers: int) -> CircuitBound:
-    """Equality of constant-weight codewords, summed over a bin's layers."""
-    if weight != WEIGHT:
-        raise ParameterError(f"code weight {weight}: the equality polynomial is for {WEIGHT}")
-    model = NoiseModel(ring)
+def values_bound(ring: Ring, degree: int) -> CircuitBound:
+    """A bank's polynomials, `polynomial.evaluate`; sanitised at the top, before any switch."""
+    model, w = NoiseModel(ring), baby_steps(degree)
     top = ring.parameters.n_data_primes
-    steps: dict[str, float] = {"planes": model.fresh}
-    # Each of the layers that share a polynomial has one mask for every plane, or, with a few
-    # accounts only, one mask for each of them over the sum of `weight` planes.
-    terms = LAYERS_PER_POLYNOMIAL * max(length, weight * FEW_ACCOUNTS)
-    selected = sqrt(terms) * model.fresh * model.plain
-    steps["agreeing ones"] = selected
-    if top > POLYNOMIAL_PRIMES:
-        selected = model.switched(selected, top)
-        top = POLYNOMIAL_PRIMES
-    z = model.product(selected, selected, top)
-    steps["square"] = z
-    second = model.product(z, z, top - 1)
-    steps["fourth power"] = second
-    fourth = model.product(second, second, top - 2)
-    steps["eighth power"] = fourth
-    z = model.switched(z, top - 1)
-    left = model.switched(model.t / 2 * z, top - 2)
-    right = model.switched(model.t / 2 * (second + z), top - 2)
-    steps["factors"] = fourth + right
-    level = top - 3
-    before = (fourth + left) * (fourth + right) + model.t / 2 * left + model.relinearisation(level)
-    steps["equality"] = model.switched(before, level)
-    if level - 1 != FINAL_PRIMES:
-        raise ParameterError("prime_bits: the equality polynomial must end at two primes")
-    excess = before / ring.primes[level - 1]  # what is left besides the rounding
-    coefficient = model.masked_rounding_coefficient(n_layers) + n_layers * excess * model.plain
+    # The coefficients are the bank's data.
+    section = sqrt(w - 1) * model.fresh * model.data + model.data
+    n_giants = max(1, degree // w)
+    total = n_giants * section * model.fresh + section + model.relinearisation(top)
+    steps = {"powers": model.fresh, "section": section, "values": total}
+    return model.bound("values", steps, total, top)
+
+
+def distances_bound(ring: Ring, n_digits: int) -> CircuitBound:
+    """Σ (digit − digit)², with the squares of the encrypted digits in one more ciphertext."""
+    model = NoiseModel(ring)
+    total = sqrt(n_digits) * model.fresh * model.plain + model.fresh + model.plain
+    steps = {"digits": model.fresh, "distances": total}
+    return model.bound("distances", steps, total, ring.parameters.n_data_primes)
+
+
+def indicators_bound(ring: Ring, n_bits: int, n_classes: int) -> CircuitBound:
+    """Codewords of `n_bits` bits compared, then times the plane of each class."""
+    model, level = NoiseModel(ring), ring.parameters.n_data_primes
+    agreeing = sqrt(n_bits) * model.fresh * model.plain
+    steps = {"bits": model.fresh, "agreeing ones": agreeing}
+    while level > EQUALITY_PRIMES:
+        agreeing = model.switched(agreeing, level)
+        level -= 1
+    square = model.product(agreeing, agreeing, level)
+    steps["square"] = square
+    equal = model.product(square, square, level - 1)
+    steps["equal"] = equal
+    level -= 2
+    if level != PLANE_PRIMES:
+        raise ParameterError("prime_bits: equality must end where the planes are")
+    steps["planes"] = model.public_fresh
+    # Every slot takes one of the planes, by random masks.
+    selected = sqrt(n_classes) * model.public_fresh * model.plain
+    steps["selected planes"] = selected
+    before = equal * selected + model.relinearisation(level)
+    coefficient = before / ring.primes[level - 1] + model.rounding_coefficient
     steps["indicators"] = coefficient
-    return model.bound("match", steps, coefficient, FINAL_PRIMES)
+    return model.bound("indicators", steps, coefficient, FINAL_PRIMES)
 
 
 def compare_bound(ring: Ring, n_digits: int, largest_base: int) -> CircuitBound:
@@ -75,17 +86,22 @@ def compare_bound(ring: Ring, n_digits: int, largest_base: int) -> CircuitBound:
     return model.bound("compare", steps, 2 * phase, FINAL_PRIMES)
 
 
-def linear_bound(ring: Ring, n_terms: int) -> CircuitBound:
-    """Σ E[s]·integers over n_terms ciphertexts that were switched down to two primes."""
-    model = NoiseModel(ring)
-    level = ring.parameters.n_data_primes
+def linear_bound(ring: Ring, n_terms: int, n_primes: int) -> CircuitBound:
+    """Σ E[s]·integers over n_terms ciphertexts at a level: two primes cost less, and at three,
+    where nothing is rounded before, there is much more room."""
+    model, level = NoiseModel(ring), ring.parameters.n_data_primes
+    if level == n_primes:
+        # Any integers: of length at most √N·t/2, against independent errors.
+        error = model.t * sqrt(ERROR_VARIANCE + UNIFORM_VARIANCE)
+        total = TAU * error * sqrt(n_terms * model.n) * model.t / 2
+        return model.bound("linear", {"shares": model.fresh, "sum": total}, total, n_primes)
     excess = model.fresh
-    while level > FINAL_PRIMES:
+    while level > n_primes:
         excess /= ring.primes[level - 1]
         level -= 1
-    coefficient = model.masked_rounding_coefficient(n_terms) + n_terms * excess * model.plain
-    steps = {"shares": model.fresh, "switched": model.switched(model.fresh, 3), "sum": coefficient}
-    return model.bound("linear", steps, coefficient, FINAL_PRIMES)
+    total = model.masked_rounding_coefficient(n_terms) + n_terms * excess * model.data
+    steps = {"shares": model.fresh, "switched": model.switched(model.fresh, 3), "sum": total}
+    return model.bound("linear", steps, total, n_primes)
 
 
 def sealed_bound(ring: Ring, n_leaves: int, n_sets: int) -> CircuitBound:

@@ -138,13 +138,6 @@ class Evaluator:
         """into += the same value in every slot."""
         self._seal.add_plain_inplace(into, _constant(self.ring, value))
 
-    def times_constant(self, ciphertext: Ciphertext, value: int) -> Ciphertext:
-        """ciphertext · value, which is not 0 modulo t; noise grows by |value| only."""
-        level = self.ring.level_of(ciphertext)
-        return self._seal.multiply_plain(
-            ciphertext, _prepared_constant(self.ring.parameters, value, level)
-        )
-
     def times_slots(self, ciphertext: Ciphertext, values: NDArray[Any]) -> Ciphertext:
         """ciphertext · plain slots, which must not all be zero (see `add_products`)."""
         return self._seal.multiply_plain(ciphertext, self.ring.encode(values))
@@ -180,14 +173,25 @@ class Evaluator:
         self._seal.add_inplace(into, product)
         return into
 
-    def multiply(
-        self, left: Ciphertext, right: Ciphertext, plus: Ciphertext | None = None
-    ) -> Ciphertext:
-        """left · right + plus, relinearised and switched one prime down, with all its noise."""
-        product = self._seal.multiply(left, right)
-        if plus is not None:
-            self._seal.add_inplace(product, plus)
-        return self._relinearised(product)
+    def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        """left · right, relinearised and switched one prime down, with all its noise."""
+        return self._relinearised(self.product(left, right))
+
+    def product(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        """left · right with three polynomials: to be added to others before it is relinearised."""
+        return self._seal.multiply(left, right)
+
+    def sum_of_products(self, pairs: Iterable[tuple[Ciphertext, Ciphertext]]) -> Ciphertext:
+        """Σ left · right, relinearised once, at the level of the factors; at least one pair."""
+        total = None
+        for left, right in pairs:
+            product = self.product(left, right)
+            if total is None:
+                total = product
+            else:
+                self._seal.add_inplace(total, product)
+        self._seal.relinearize_inplace(total, self._relin)
+        return total
 
     def square(self, ciphertext: Ciphertext) -> Ciphertext:
         """ciphertext², relinearised and switched one prime down."""
@@ -212,14 +216,6 @@ class Evaluator:
 def _constant(ring: Ring, value: int) -> Plaintext:
     """The same value in every slot."""
     return seal.Plaintext(f"{value % ring.plain_modulus:X}")
-
-
-@lru_cache(maxsize=64)
-def _prepared_constant(parameters: RingParameters, value: int, n_primes: int) -> Plaintext:
-    """A constant as a factor at a level: a polynomial uses the same few for every layer."""
-    ring = Ring.of(parameters)
-    evaluator = seal.Evaluator(ring.context)
-    return evaluator.transform_to_ntt(_constant(ring, value), ring.parms_id(n_primes))
 
 
 @lru_cache(maxsize=16)

@@ -3,8 +3,12 @@
 The standard canonical-embedding analysis.  A polynomial with independent coefficients of variance
 V has canonical norm at most κ·√(N·V), and a sum of N·… independent terms of total variance V has
 coefficients at most τ·√V, each except with probability 2^-64 over 2^24 polynomials; canonical
-norms multiply, and bound coefficients.  Plaintexts, and the rounding of a modulus switch, count as
-uniform: variance t²/12.  Where a plaintext meets fresh noise its worst case √N·t/2 is used instead.
+norms multiply, and bound coefficients.  Random plaintexts count as uniform, variance t²/12; those
+that are somebody's data as the worst there can be.
+
+The library's modulus switch rounds into (−t, 0], not around 0: a rounding is uniform with mean
+−t/2.  The mean is −t/2·J, J = 1 + X + … + X^(N−1), and |J(ζ)| = 2/|1 − ζ| ≤ 2N/π at every root ζ
+of X^N + 1.  The digits of key switching lie in [0, q), with mean q/2.
 
 `phase` is message + t·noise, what decryption sees; all bounds are on its size.  Measured phases lie
 below them in every test (`tests/he/test_noise.py`).
@@ -13,7 +17,7 @@ below them in every test (`tests/he/test_noise.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, log, log2, prod, sqrt
+from math import floor, log, log2, pi, prod, sqrt
 
 from pv4fad.errors import ParameterError
 from pv4fad.he.ring import Ring
@@ -27,6 +31,7 @@ TAU = sqrt(2 * _LN_TAIL)  # P(|x| > τσ) ≤ 2·exp(−τ²/2)
 ERROR_VARIANCE = 10.5  # the library's centred binomial, 21 pairs of bits
 SECRET_VARIANCE = 2 / 3  # uniform ternary
 UNIFORM_VARIANCE = 1 / 12  # of a uniform value, in units of its range
+_MEAN_EXCESS = 0.15  # of the mean square of N ≥ 4096 roundings over its expectation
 
 # More than this per ciphertext buys nothing: 2^34 ciphertexts still stay within 2^-30.
 BEST_DISTANCE_BITS = 64
@@ -56,8 +61,13 @@ class NoiseModel:
 
     @property
     def plain(self) -> float:
-        """A plaintext."""
+        """A plaintext with random slots."""
         return KAPPA * self.t * sqrt(self.n * UNIFORM_VARIANCE)
+
+    @property
+    def data(self) -> float:
+        """A plaintext with any slots: no coefficient is above t/2."""
+        return self.n * self.t / 2
 
     @property
     def fresh(self) -> float:
@@ -65,13 +75,32 @@ class NoiseModel:
         return KAPPA * self.t * sqrt(self.n * (ERROR_VARIANCE + UNIFORM_VARIANCE))
 
     @property
+    def public_fresh(self) -> float:
+        """A fresh encryption of zero under the public key, which ends with a switch from the
+        special prime, and a plaintext."""
+        small = KAPPA**2 * self.n * sqrt(SECRET_VARIANCE * ERROR_VARIANCE)
+        error = 2 * small + KAPPA * sqrt(self.n * ERROR_VARIANCE)
+        return self.t * error / self.special + self.rounding + self.plain
+
+    @property
+    def _roundings(self) -> float:
+        """One polynomial of roundings: the random part, and the mean."""
+        return self.plain + self.t / 2 * self._all_ones
+
+    @property
+    def _all_ones(self) -> float:
+        return 2 * self.n / pi
+
+    @property
     def rounding(self) -> float:
-        """What switching the modulus adds: τ₀ + τ₁·s, both roundings uniform."""
-        return self.plain * (1 + KAPPA * sqrt(self.n * SECRET_VARIANCE))
+        """What switching the modulus adds: τ₀ + τ₁·s."""
+        return self._roundings * (1 + KAPPA * sqrt(self.n * SECRET_VARIANCE))
 
     def relinearisation(self, n_primes: int) -> float:
         """What switching the key adds."""
-        digits = KAPPA * sqrt(self.n * UNIFORM_VARIANCE * n_primes) * max(self.primes)
+        largest = max(self.primes)
+        digits = KAPPA * sqrt(self.n * UNIFORM_VARIANCE * n_primes) * largest
+        digits += n_primes * largest / 2 * self._all_ones
         errors = KAPPA * self.t * sqrt(self.n * ERROR_VARIANCE)
         return digits * errors / self.special + self.rounding
 
@@ -87,21 +116,25 @@ class NoiseModel:
 
     @property
     def rounding_coefficient(self) -> float:
-        """A coefficient of τ₀ + τ₁·s."""
-        return TAU * self.t * sqrt(UNIFORM_VARIANCE * (1 + self.n * SECRET_VARIANCE))
+        """A coefficient of τ₀ + τ₁·s.  Given τ₁, no coefficient of it above t, s is random:
+        Σ ± τ₁·s has a variance of at most 2/3·Σ τ₁², and E[τ₁²] is t²/3."""
+        square = self.t**2 / 3 * (1 + _MEAN_EXCESS)
+        return self.t + TAU * sqrt(SECRET_VARIANCE * self.n * square)
 
     def masked_rounding_coefficient(self, n_terms: int) -> float:
-        """A coefficient of Σ mask·(τ₀ + τ₁·s) over n_terms independent roundings.
+        """A coefficient of Σ mask·(τ₀ + τ₁·s) over n_terms independent roundings and any masks.
 
-        The first part is a sum of independent τ₀ against masks of length at most √N·t/2; in the
-        second, (Σ mask·τ₁) has length at most its canonical norm, and s is independent of it.
+        A mask has length at most √N·t/2.  Let a = Σ mask·τ₁; s is independent of it, so that a
+        coefficient of a·s is at most τ·√(2/3) times the length of a.  The random part of a has,
+        by Parseval, at most κ·√(N·t²/12) times the length of all masks together; its mean
+        t/2·J·Σ mask at most t/2·2N/π times the sum of their lengths.
         """
-        roundings = self.t * sqrt(UNIFORM_VARIANCE)
-        first = TAU * roundings * sqrt(n_terms * self.n) * self.t / 2
-        second = (
-            TAU * sqrt(SECRET_VARIANCE) * KAPPA * roundings * sqrt(self.n * n_terms) * self.plain
-        )
-        return first + second
+        mask = sqrt(self.n) * self.t / 2
+        length = KAPPA * self.t * sqrt(self.n * UNIFORM_VARIANCE) * sqrt(n_terms) * mask
+        length += self.t / 2 * self._all_ones * n_terms * mask
+        first = TAU * self.t * sqrt(UNIFORM_VARIANCE * n_terms) * mask
+        first += self.t / 2 * n_terms * self.n * self.t / 2
+        return first + TAU * sqrt(SECRET_VARIANCE) * length
 
     def bound(
         self, circuit: str, steps: dict[str, float], phase: float, n_primes: int

@@ -1,18 +1,28 @@
 """Rings: the parameters of BGV and everything that follows from them.
 
-Two rings are used (protocol.md §3).  The *match ring* belongs to the payment network and is deep
-enough for the equality polynomial.  The *share ring* belongs to a bank; in it there are only
-products with plaintexts.  Both are refused unless the library's 128-bit check accepts them.
+The payment network has three rings, one for each round of match (protocol.md §3, §7).  In the
+*tag ring* the bank evaluates polynomials at tags modulo a 47-bit prime; in the *distance ring* it
+adds up squared differences of digits; in the *match ring*, whose t is that of the run, it turns a
+distance into indicators, and the aggregator compares sums.  The *share ring* belongs to a bank; in
+it there are only products with plaintexts.  All are refused unless the library's 128-bit check
+accepts them.
 
 A ciphertext's level is named by the number of primes it still has, `n_primes`: the top level has
 all data primes, the last has one.  The special prime (the last one listed) only serves key
 switching and public-key encryption.
+
+Switching the modulus multiplies the plaintext by 1/q, q the prime that is dropped, and the library
+notes that in a *correction factor*.  Where the primes are 1 modulo t it is always 1.  For the tag
+ring there are no such primes: a ciphertext there is switched only after it has been sanitised, and
+its factor then is a known constant.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +30,7 @@ import seal
 from numpy.typing import NDArray
 
 from pv4fad.errors import CiphertextError, ParameterError
+from pv4fad.hashing.tags import TAG_MODULUS
 
 # The library's objects carry no type information of their own.
 Ciphertext: TypeAlias = Any
@@ -27,9 +38,14 @@ Plaintext: TypeAlias = Any
 Residues: TypeAlias = NDArray[np.uint64]
 
 _UNCOMPRESSED = seal.compr_mode_type.none
-_HEADER_BYTES = 113  # of a serialised ciphertext, whatever its level
-_FACTOR = slice(81, 89)  # of the header: the correction factor of BGV
 _BYTES_PER_RESIDUE = 8
+# The bytes before the residues of a ciphertext: magic and version, bytes in all; the library's name
+# of the level; whether in evaluation form, polynomials, degree, primes, scale, correction factor;
+# magic and version, bytes from here on, residues.
+_HEADER = struct.Struct("<8sQ 4Q ?QQQdQ 8sQQ")
+_MAGIC_BYTES = 8
+_INNER_BYTES = 24
+_NOT_ALIKE = "a ciphertext of another level or form, or with a correction factor"
 
 
 @dataclass(frozen=True)
@@ -48,23 +64,28 @@ class RingParameters:
 
 # Primes that allow batching at N = 16384; which one a run takes follows from its largest sum.
 PLAIN_MODULI = (65537, 163841, 786433, 2654209)
-_LARGEST_FOR_SIX_PRIMES = 163841
+_LARGEST_FOR_FIVE_PRIMES = 163841
+
+TAG_RING = RingParameters(16384, TAG_MODULUS, (60,) * 5)
+DISTANCE_RING = RingParameters(16384, 65537, (60,) * 3)
 
 
 def match_ring(plain_modulus: int) -> RingParameters:
-    """The payment network's ring: four levels of products, with room to sanitise at two primes.
+    """The payment network's ring of the run: three products, with room to sanitise at two primes.
 
-    A larger plaintext modulus makes the first sum noisier; a seventh prime takes that off again
+    A larger plaintext modulus makes the first sum noisier; a sixth prime takes that off again
     before the products start.  The noise analysis (`circuits`) says that this suffices.
     """
-    if plain_modulus <= _LARGEST_FOR_SIX_PRIMES:
-        return RingParameters(16384, plain_modulus, (60,) * 7)
-    return RingParameters(16384, plain_modulus, (60, 60, 60, 50, 50, 50, 48, 60))
+    n_data_primes = 5 if plain_modulus <= _LARGEST_FOR_FIVE_PRIMES else 6
+    return RingParameters(16384, plain_modulus, (60,) * (n_data_primes + 1))
 
 
 def share_ring(plain_modulus: int) -> RingParameters:
-    """A bank's ring: two products with plaintexts at three primes, one at two."""
-    return RingParameters(8192, plain_modulus, (60, 60, 40, 58))
+    """A bank's ring: two products with plaintexts at three primes, one at two.
+
+    Four bits are left to the limit for 128-bit security; in the other rings it is more.
+    """
+    return RingParameters(8192, plain_modulus, (60, 58, 40, 56))
 
 
 class Ring:
@@ -82,6 +103,11 @@ class Ring:
         while data is not None:
             self._parms_ids[len(data.parms().coeff_modulus())] = data.parms_id()
             data = data.next_context_data()
+        self._headers = {
+            (n_primes, is_evaluated): self._header(n_primes, is_evaluated=is_evaluated)
+            for n_primes in self._parms_ids
+            for is_evaluated in (True, False)
+        }
 
     @staticmethod
     def of(parameters: RingParameters) -> Ring:
@@ -108,11 +134,31 @@ class Ring:
 
     def ciphertext_bytes(self, n_primes: int) -> int:
         """The size of every ciphertext at a level: public, whatever it holds."""
-        return _HEADER_BYTES + 2 * n_primes * self.degree * _BYTES_PER_RESIDUE
+        return _HEADER.size + self._residue_bytes(n_primes)
 
-    def header(self, ciphertext: Ciphertext) -> bytes:
-        """The constant bytes before the residues of every ciphertext of this level and form."""
-        return self.dump(ciphertext)[:_HEADER_BYTES]
+    def header(self, n_primes: int, *, is_evaluated: bool = True) -> bytes:
+        """The bytes before the residues of every ciphertext that was made at the top and switched
+        down to a level; in evaluation form, as all ciphertexts are sent, or as coefficients."""
+        return self._headers[n_primes, is_evaluated]
+
+    def _header(self, n_primes: int, *, is_evaluated: bool) -> bytes:
+        magic = bytes(seal.Ciphertext().to_string(_UNCOMPRESSED))[:_MAGIC_BYTES]
+        n_bytes, t = self._residue_bytes(n_primes), self.plain_modulus
+        factor = pow(prod(self.primes[n_primes:]), -1, t)
+        return _HEADER.pack(
+            *(magic, _HEADER.size + n_bytes, *self._parms_ids[n_primes]),
+            *(is_evaluated, 2, self.degree, n_primes, 1.0, factor),
+            *(magic, _INNER_BYTES + n_bytes, n_bytes // _BYTES_PER_RESIDUE),
+        )
+
+    def _residue_bytes(self, n_primes: int) -> int:
+        return 2 * n_primes * self.degree * _BYTES_PER_RESIDUE
+
+    def require_alike(self, ciphertext: Ciphertext, other: Ciphertext) -> None:
+        """Refuse two ciphertexts of different level, form or correction factor."""
+        mine, theirs = (self.dump(one)[: _HEADER.size] for one in (ciphertext, other))
+        if mine != theirs:
+            raise CiphertextError(_NOT_ALIKE)
 
     def from_residues(self, header: bytes, residues: Residues) -> Ciphertext:
         """A ciphertext from raw residues, (2, n_primes, N), that this process computed."""
@@ -130,6 +176,8 @@ class Ring:
                 f"a ciphertext of {len(data)} bytes arrived where {expected} are expected "
                 f"(N={self.degree}, {n_primes} primes)"
             )
+        if data[: _HEADER.size] != self.header(n_primes):
+            raise CiphertextError(_NOT_ALIKE)
         try:
             ciphertext = self.context.from_cipher_str(bytes(data))
         except (RuntimeError, ValueError, IndexError) as error:
@@ -137,12 +185,8 @@ class Ring:
                 f"bytes that are not a ciphertext of this ring (N={self.degree}, "
                 f"t={self.plain_modulus}): {error}"
             ) from None
-        # Of the right length with two polynomials, it has the level; reading gives it its form.
-        # Our primes need no correction factor, and the noise bounds count none: to add ciphertexts
-        # of different factors the library multiplies them.
-        factor = int.from_bytes(data[_FACTOR], "little")
-        if ciphertext.size() != 2 or ciphertext.is_transparent() or factor != 1:
-            raise CiphertextError("a ciphertext of another level or form than expected")
+        if ciphertext.is_transparent():
+            raise CiphertextError("a ciphertext that anyone can open")
         return ciphertext
 
     def load_all(self, data: bytes, count: int, n_primes: int) -> list[Ciphertext]:
@@ -172,10 +216,7 @@ def _checked_context(parameters: RingParameters) -> Any:
     try:
         wire.set_poly_modulus_degree(parameters.degree)
         wire.set_plain_modulus(plain_modulus)
-        # Primes that are 1 modulo t: switching the modulus then needs no correction factor.
-        wire.set_coeff_modulus(
-            seal.CoeffModulus.Create(parameters.degree, plain_modulus, list(parameters.prime_bits))
-        )
+        wire.set_coeff_modulus(_primes(parameters))
     except (RuntimeError, ValueError, IndexError) as error:
         raise ParameterError(f"no ring for {parameters}: {error}") from None
     # The default security level is 128 bits; a set that falls short is not accepted.
@@ -185,3 +226,12 @@ def _checked_context(parameters: RingParameters) -> Any:
     if not context.first_context_data().qualifiers().using_batching:
         raise ParameterError(f"{parameters}: plain_modulus does not allow batching")
     return context
+
+
+def _primes(parameters: RingParameters) -> Any:
+    bits = list(parameters.prime_bits)
+    if parameters.plain_modulus == TAG_MODULUS:
+        # None of 60 bits is 1 modulo a prime of 47 and modulo 2N.
+        return seal.CoeffModulus.Create(parameters.degree, bits)
+    # Primes that are 1 modulo t: switching the modulus then needs no correction factor.
+    return seal.CoeffModulus.Create(parameters.degree, seal.Modulus(parameters.plain_modulus), bits)

@@ -39,7 +39,7 @@ class Sanitiser:
         self.flood = flood
         self._encryptor = Encryptor(public)
         self._evaluator = Evaluator(public)
-        self._frame = _Frame(self._encryptor.zero(flood.n_primes), self.ring, self._evaluator)
+        self._frame = _Frame(self.ring, flood.n_primes)
 
     def sanitise(self, ciphertext: Ciphertext) -> bytes:
         """The same plaintext at one prime, as bytes, cleansed of how it was computed."""
@@ -49,7 +49,11 @@ class Sanitiser:
         """The first two steps.  Uses up its argument."""
         level = self.flood.n_primes
         ciphertext = self._evaluator.switch_to(ciphertext, level)
-        self._evaluator.add(ciphertext, self._encryptor.zero(level))
+        zero = self._encryptor.zero(level)
+        # To add ciphertexts of different correction factors the library multiplies them, and their
+        # noise with them: both must have the factor 1, that of a fresh one.
+        self.ring.require_alike(ciphertext, zero)
+        self._evaluator.add(ciphertext, zero)
         # The library adds ciphertexts, not lone polynomials: the flood travels as (t·e, 1), and
         # the 1 is taken off again.
         flood = self._frame.coefficients(flood_residues(self.ring, self.flood))
@@ -98,14 +102,12 @@ def _residues(pieces: NDArray[np.uint64], t: int, range_bits: int, q: int) -> ND
 class _Frame:
     """The constant parts around raw coefficients that make them a ciphertext at a level."""
 
-    def __init__(self, example: Ciphertext, ring: Ring, evaluator: Evaluator) -> None:
+    def __init__(self, ring: Ring, n_primes: int) -> None:
         self._ring = ring
-        shape = (ring.level_of(example), ring.degree)
         # The polynomial 1 is all ones in evaluation form, and (1, 0, 0, …) in coefficient form.
-        zeros, ones = np.zeros(shape, np.uint64), np.ones(shape, np.uint64)
-        self.unit = ring.from_residues(ring.header(example), np.stack([zeros, ones]))
-        evaluator.to_coefficients(example)
-        self._header = ring.header(example)
+        zeros, ones = (fill((n_primes, ring.degree), np.uint64) for fill in (np.zeros, np.ones))
+        self.unit = ring.from_residues(ring.header(n_primes), np.stack([zeros, ones]))
+        self._header = ring.header(n_primes, is_evaluated=False)
         self._unit_coefficients = zeros
         self._unit_coefficients[:, 0] = 1
 

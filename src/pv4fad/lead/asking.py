@@ -66,7 +66,7 @@ class Batching:
 
     def __post_init__(self) -> None:
         if self.transactions < 1:
-            raise ParameterError(f"batch {self.transactions}: give at least 1 transaction")
+            raise ParameterError(f"batch {self.transactions}: give at least 1")
         if self.layers < 1:
             raise ParameterError(f"layers {self.layers}: give at least 1")
 
@@ -129,7 +129,7 @@ class Scoring:
                 # Answers have no names: to other accounts they must not be given.
                 raise OrderError(
                     f"round {number + 1} was begun with other questions, by another version of the"
-                    " program or on another machine: carry on there, or match all accounts again"
+                    " program or on another machine: carry on there, or match all again"
                     " (pv4fad refresh)"
                 )
             asking.take(number, accounts, bits)

@@ -75,7 +75,8 @@ def load_holders(schema: Schema, split: Path, holders: Iterable[str]) -> dict[st
     files, wanted = read_partition(split).accounts, list(holders)
     if set(files) != set(wanted):
         raise DataError(
-            f"{split} has the banks {', '.join(files)}; the run has {', '.join(wanted)}"
+            f"{split} has the {schema.words.forms['holders']} {', '.join(files)};"
+            f" the run has {', '.join(wanted)}"
         )
     return {holder: load_holder(schema, files[holder], holder) for holder in wanted}
 
@@ -145,7 +146,7 @@ def bank_directory(records: Mapping[str, pl.DataFrame]) -> dict[str, str]:
     directory: dict[str, str] = {}
     for bank, frame in records.items():
         if frame.is_empty():
-            raise DataError(f"{bank} has no accounts: leave it out of the federation")
+            raise DataError(f"{bank} has no records: leave it out of the federation")
         for name in frame["Holder"].unique().sort():
             if directory.setdefault(name, bank) != bank:
                 raise DataError(f"{name} is at {directory[name]} and at {bank}: only one can be it")

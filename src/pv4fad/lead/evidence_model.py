@@ -14,29 +14,34 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from pv4fad.detection.fitting import fit_local_model
+from pv4fad.detection.histograms import FeatureHistograms
 from pv4fad.detection.local_model import LocalModel, local_reasons, usual_values
 from pv4fad.detection.local_scale import honest_sample
 from pv4fad.errors import ParameterError
-from pv4fad.evidence.cells import CountedAccounts, TrainingPayments
+from pv4fad.evidence.cells import CountedAccounts, TrainingPayments, n_hit_cells
 from pv4fad.evidence.classes import counted_sets, n_kinds_of, provided_kinds
 from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.evidence.model import EvidenceModel
 from pv4fad.evidence.noise import CountNoise
 from pv4fad.evidence.questions import Questions, complete
 from pv4fad.forest.pairs import GroupCounts
+from pv4fad.lead.reasons import feature_text
 from pv4fad.lead.rows import LeadData, NewRows, inside_federation
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.protocol.count.state import ReleasedCounts
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.score.inputs import AskedSet
-from pv4fad.run.predictions import BANKS_RECORD, prediction_table
+from pv4fad.run.predictions import HOLDERS_ANSWER, prediction_table
 from pv4fad.run.scoring_record import Learned
 from pv4fad.schema import Absent
 from pv4fad.store.records import Record, Records, stored
 from pv4fad.store.store import Store
 from pv4fad.tables.features import FeatureTable
 from pv4fad.tables.sides import first_dealings
+
+_ENOUGH = 20  # deviations of the noise
 
 
 @dataclass(frozen=True)
@@ -74,16 +79,22 @@ class OwnModel:
     usual: NDArray[np.float32] = field(repr=False)
     """The usual value of each feature of the local model."""
     knowledge: Knowledge = field(repr=False)
+    histograms: FeatureHistograms | None = field(repr=False)
+    """What the features of later payments are compared with; None: of a run before there were."""
 
     def store(self, records: Records) -> None:
         """Into the payment network's own store."""
         arrays = self.knowledge.to_arrays()
         records.put(StoredModel(self.local.to_bytes(), self.usual, **arrays))
+        if self.histograms is not None:
+            records.put(self.histograms)
 
     @classmethod
     def stored(cls, store: Store, run_id: str) -> OwnModel:
         kept = stored(store, run_id, StoredModel)
-        return cls(LocalModel.from_bytes(kept.local), kept.usual, kept.knowledge())
+        with store.transaction() as tx:
+            histograms = Records(tx, run_id).find(FeatureHistograms)
+        return cls(LocalModel.from_bytes(kept.local), kept.usual, kept.knowledge(), histograms)
 
     def evidence(
         self,
@@ -103,6 +114,16 @@ class OwnModel:
             n_kinds=n_kinds_of(parameters.sizes.n_atoms, parameters.absent),
             order=order,
         )
+
+
+def little_evidence(own: OwnModel, parameters: RunParameters) -> bool:
+    """Whether noise is likely to drown what the counts of the run could tell.
+
+    A rule of thumb: the accounts with an anomaly are fewer than 20 deviations of the noise of one
+    count, which is 80 of them for ε = 1 with fine sets and half of the banks honest.
+    """
+    hits = own.knowledge.kept[: n_hit_cells(parameters.sizes.n_sides)].sum()
+    return bool(hits < _ENOUGH * noise_of(parameters).deviation)
 
 
 def noise_of(parameters: RunParameters) -> CountNoise:
@@ -148,8 +169,9 @@ def prepare_evidence(
     """The local model, and which account counts in which cell."""
     schema, rows, labels = data.schema, data.rows, data.labels
     keys, accounts = data.index(1)
-    local = fit_local_model(features, labels, seed)
-    sample = honest_sample(features, labels, accounts.key_of[:, -1], seed)
+    groups = accounts.key_of[:, -1]
+    fitted = fit_local_model(features.values, features.names, labels, groups, seed=seed)
+    sample = honest_sample(fitted, features.values, labels, seed)
     payments = TrainingPayments(
         accounts,
         labels,
@@ -162,13 +184,9 @@ def prepare_evidence(
     sets = counted_sets(settings.sets, settings.absent, len(schema.record.kind_names))
     tables = data.tables(keys, 1)
     training = TrainingInput(cell_counts(counted), (sets,) * counted.n_cells, tables)
-    return PreparedEvidence(training, keys, counted, OwnModel(local, usual, knowledge))
-
-
-def fit_local_model(features: FeatureTable, labels: NDArray[np.int8], seed: int) -> LocalModel:
-    """The local model of all rows."""
-    one_group = np.zeros(len(labels), np.int64)  # no out-of-fold scores are wanted
-    return LocalModel.fit(features.values, features.names, labels, one_group, seed=seed)[0]
+    histograms = FeatureHistograms.of(features.names, features.values)
+    own = OwnModel(fitted.model, usual, knowledge, histograms)
+    return PreparedEvidence(training, keys, counted, own)
 
 
 def cell_counts(counted: CountedAccounts) -> GroupCounts:
@@ -228,6 +246,10 @@ class EvidenceJudge:
             reasons=self._reasons(found.alert, found.bank_alert),
         )
 
+    def asked(self) -> NDArray[np.bool_]:
+        """Payments for whose sake something was asked, after the last round."""
+        return self._questions.outcome().asked
+
     def learned(self) -> Learned:
         found = self._questions.outcome()
         return Learned(
@@ -245,8 +267,11 @@ class EvidenceJudge:
         rows = np.flatnonzero(alert)
         own = local_reasons(self.own.local, self.payments.features.values[rows], self.own.usual)
         hit = np.asarray(self._rows.hit.any(axis=1))
+        schema = self.payments.schema
+        answer = schema.words(HOLDERS_ANSWER)
+        confirmed = schema.words("{a_record} with a confirmed anomaly")
         for row, found in zip(rows, own, strict=True):
-            history = ["an account with a confirmed anomaly"] if hit[row] else []
-            bank = [BANKS_RECORD] if by_bank[row] else []
-            texts[row] = "; ".join([*bank, *history, *found])
+            parts = [answer] * bool(by_bank[row]) + [confirmed] * bool(hit[row])
+            parts += [feature_text(schema, *reason) for reason in found]
+            texts[row] = "; ".join(dict.fromkeys(parts))  # two features may say the same
         return texts

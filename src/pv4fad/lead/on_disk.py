@@ -20,6 +20,7 @@ from pv4fad.files import require_new_file
 from pv4fad.lead import refresh as refreshing
 from pv4fad.lead import train as training
 from pv4fad.lead.data import all_records, bank_directory, load_holders, load_split
+from pv4fad.lead.desk_labels import read_desk_labels
 from pv4fad.lead.prepare import TrainingRecord, prepare_run, read_training_record
 from pv4fad.lead.rows import LeadData
 from pv4fad.lead.score import How, Scored, score_files
@@ -43,11 +44,13 @@ def train(
     settings: TrainingSettings,
     site: Site,
     *,
+    desk_labels: Path | None = None,
     report: Report = lambda _: None,
 ) -> RunDocument:
     """Train on a split folder of the challenge layout; the run folder must be new.
 
     Or hold a run of which nothing was sent: nothing was disclosed or spent by it.
+    `desk_labels`: a file with labels from the alert desk, in place of those of the data.
     """
     before = folder.read()
     if before is None or (
@@ -59,7 +62,8 @@ def train(
     data = load_split(schema, split)
     sizes = {bank: frame.height for bank, frame in data.records.items()}
     lead = LeadData(schema, data.rows, bank_directory(data.records))
-    new = prepare_run(lead, sizes, settings)
+    labels = None if desk_labels is None else read_desk_labels(schema, desk_labels)
+    new = prepare_run(lead, sizes, settings, labels)
     records, honest_banks = all_records(schema, data.records), new.parameters.honest_banks
     document = training.new_document(new, meter)
     if folder.read() != before:

@@ -25,7 +25,7 @@ from pv4fad.lead.settings import TrainingSettings
 from pv4fad.protocol.propose.inputs import TrainingInput, Trees
 from pv4fad.protocol.propose.state import StoredTrees
 from pv4fad.protocol.score.inputs import AskedSet
-from pv4fad.run.predictions import BANKS_RECORD, prediction_table
+from pv4fad.run.predictions import HOLDERS_ANSWER, prediction_table
 from pv4fad.run.scoring_record import Learned
 from pv4fad.schema import Schema
 from pv4fad.store.records import stored
@@ -125,8 +125,9 @@ class DecisionJudge:
     def table(self) -> pl.DataFrame:
         alone, by_bank = self._decisions.alert_alone, self._alerts_by_bank()
         alert, share = alone | by_bank, self._decisions.share_alone
+        answer = self.payments.schema.words(HOLDERS_ANSWER)
         own = [
-            f"{BANKS_RECORD}; {one}" if bank else one
+            f"{answer}; {one}" if bank else one
             for one, bank in zip(reasons(self.trees.forest, self._codes), by_bank, strict=True)
         ]
         return prediction_table(

@@ -12,12 +12,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.forest.forest_file import NONCE_BYTES, to_document
-from pv4fad.lead.evidence_model import OwnModel, PreparedEvidence, prepare_evidence
+from pv4fad.lead.desk_labels import AlertLabels, DeskLabels, alert_labels, relabelled
+from pv4fad.lead.evidence_model import (
+    OwnModel,
+    PreparedEvidence,
+    little_evidence,
+    prepare_evidence,
+)
 from pv4fad.lead.paper_model import PreparedTrees, prepare_trees
 from pv4fad.lead.rows import LeadData, fingerprint
 from pv4fad.lead.settings import TrainingSettings
@@ -33,6 +40,12 @@ from pv4fad.validated import ValidatedModel
 
 _SEED_BYTES = 16
 _PURPOSE = b"pv4fad counted, version 1"
+_LITTLE_EVIDENCE = (
+    "Few {records} have an anomaly in training, so noise may drown what the {holders} could tell:"
+    " count coarse sets (less noise), train on more {rows}, or let ε be larger."
+)
+
+_log = logging.getLogger("pv4fad.lead")
 
 
 class TrainingRecord(ValidatedModel):
@@ -45,6 +58,8 @@ class TrainingRecord(ValidatedModel):
     """Hex; opens the commitment to what was counted."""
     transactions: str
     """Fingerprint of its data."""
+    alert_labels: AlertLabels = AlertLabels()
+    """How many of its labels came from alerts that people had looked at."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,8 @@ class NewRun:
     private: TrainingRecord = field(repr=False)
     own: OwnModel | None = field(repr=False)
     """The payment network's own model; None: the paper's model needs none."""
+    desk_labels: DeskLabels | None = field(default=None, repr=False)
+    """From the alert desk."""
 
     @property
     def commitment(self) -> bytes:
@@ -76,16 +93,25 @@ class NewRun:
             records.put(TrainingNotes(self.private))
             if self.own is not None:
                 self.own.store(records)
+            if self.desk_labels is not None:
+                records.put(self.desk_labels)
 
 
 def prepare_run(
     data: LeadData,
     bank_accounts: Mapping[str, int],
     settings: TrainingSettings,
+    desk_labels: DeskLabels | None = None,
 ) -> NewRun:
-    """A new run on labelled rows; `bank_accounts`: how many accounts each bank declares."""
+    """A new run on labelled rows; `bank_accounts`: how many accounts each bank declares.
+
+    `desk_labels` take the place of those of the rows.
+    """
     if not bank_accounts:
-        raise DataError("the federation has no banks: a run needs at least one")
+        raise DataError("the federation has nobody with records: a run needs at least one")
+    if desk_labels is not None:
+        rows, desk_labels = relabelled(data.schema, data.rows, desk_labels)
+        data = replace(data, rows=rows)
     seed = settings.seed
     if seed is None:
         seed = int.from_bytes(secret_bytes(_SEED_BYTES), "big")
@@ -108,9 +134,12 @@ def prepare_run(
         seed=seed,
         nonce=secret_bytes(NONCE_BYTES).hex(),
         transactions=fingerprint(data.rows),
+        alert_labels=alert_labels(data.schema, data.rows, desk_labels),
     )
     own = prepared.own if isinstance(prepared, PreparedEvidence) else None
-    return NewRun(parameters, prepared.training, private, own)
+    if own is not None and little_evidence(own, parameters):
+        _log.warning(data.schema.words(_LITTLE_EVIDENCE))
+    return NewRun(parameters, prepared.training, private, own, desk_labels)
 
 
 def prepare_payment_network(

@@ -105,8 +105,8 @@ class Matching:
         changed = self.changed_accounts()
         if changed:
             raise DataError(
-                f"the account file of {', '.join(changed)} is not the one that was matched last: "
-                "match all accounts again (pv4fad refresh)"
+                f"the records of {', '.join(changed)} are not those that were matched last: "
+                "match all again (pv4fad refresh)"
             )
 
     def changed_accounts(self) -> list[str]:

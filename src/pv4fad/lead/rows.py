@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from pv4fad.forest.pairs import AccountIndex
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.protocol.tables import AccountKey, TableAccounts, assign_tables
 from pv4fad.schema import Schema
+from pv4fad.tables.earlier import column_codes
 from pv4fad.tables.features import FeatureTable, compute_features
 from pv4fad.tables.sides import KEY_COLUMNS, first_dealings, side_keys, structural_columns
 
@@ -92,9 +94,9 @@ class LeadData:
 class NewRows:
     """Rows in the order given, with what the lead knew before them."""
 
-    ids: pl.Series = field(repr=False)
-    fingerprint: str
-    """Of the rows, without labels."""
+    schema: Schema = field(repr=False)
+    rows: pl.DataFrame = field(repr=False)
+    """Without labels."""
     features: FeatureTable = field(repr=False)
     keys: Sequence[AccountKey] = field(repr=False)
     """Each account once."""
@@ -107,13 +109,25 @@ class NewRows:
     def __len__(self) -> int:
         return len(self.key_of)
 
+    @property
+    def ids(self) -> pl.Series:
+        return self.rows[self.schema.rows.id]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the rows."""
+        return fingerprint(self.rows)
+
     def key_table(self) -> pl.DataFrame:
         """The accounts as a table: Holder, Id."""
         return pl.DataFrame(self.keys, schema=KEY_COLUMNS, orient="row")
 
     def askable(self, directory: Mapping[str, str]) -> NDArray[np.bool_]:
         """(rows, sides): whether the account may be at a bank that takes part."""
-        return inside_federation(self.key_table(), directory)[self.key_of]
+        # A bank that is unknown may be any of them.
+        inside = [holder is None or holder in directory for holder, _ in self.keys]
+        result: NDArray[np.bool_] = np.array(inside, np.bool_)[self.key_of]
+        return result
 
     def evidence_rows(self, local: LocalModel, directory: Mapping[str, str]) -> EvidenceRows:
         """As the default model judges them; `directory`: what rows call a bank → bank."""
@@ -148,8 +162,8 @@ def new_rows(
     is_first = first_dealings(schema, known)[history.height :]
     past, account = _account_history(schema, history, rows)
     return NewRows(
-        rows[schema.rows.id],
-        fingerprint(rows),
+        schema,
+        rows,
         features,
         list(keys.iter_rows()),
         index.key_of,
@@ -165,8 +179,8 @@ def _account_history(
     """What training says about accounts, and which account each side of a new row has."""
     ids = [side.id for side in schema.sides.values()]
     both = pl.concat([history.select(ids), new.select(ids)])
-    bare = pl.concat([both[name] for name in ids]).rank("dense").to_numpy().astype(np.int64)
-    account = (bare - 1).reshape(len(ids), -1).T
+    bare = column_codes(pl.concat([both[name] for name in ids]))
+    account = bare.reshape(len(ids), -1).T
     n_accounts = int(account.max(initial=-1)) + 1
     labels = history[schema.rows.label].to_numpy().astype(np.int8)
     # Accounts that training has not seen have no history there.

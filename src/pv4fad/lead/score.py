@@ -21,11 +21,12 @@ from pv4fad.errors import DataError, ParameterError
 from pv4fad.evidence.classes import n_kinds_of
 from pv4fad.lead.asking import Batching, Judge, Scoring
 from pv4fad.lead.data import load_rows
+from pv4fad.lead.desk_labels import rows_as_trained
 from pv4fad.lead.evidence_model import EvidenceJudge, OwnModel, stored_evidence
 from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.paper_model import DecisionJudge, stored_trees, vote_table
 from pv4fad.lead.prepare import read_training_record
-from pv4fad.lead.rows import NewRows, fingerprint, new_rows
+from pv4fad.lead.rows import NewRows, new_rows
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.protocol.compare.state import Labels
 from pv4fad.protocol.parameters import RunParameters
@@ -200,6 +201,7 @@ def _load(store: Store, run_id: str, known: Path, new: Path) -> tuple[NewRows, p
     if order is not None:
         require_order_fits(order, rows[schema.rows.id], new)
     history = load_rows(schema, known, labels_required=True)
-    if fingerprint(history) != trained.transactions:
-        raise DataError(f"{known} does not hold the transactions that the run was trained on")
-    return new_rows(schema, rows, history), order
+    as_trained = rows_as_trained(schema, store, run_id, history, trained.transactions)
+    if as_trained is None:
+        raise DataError(f"{known} does not hold the rows that the run was trained on")
+    return new_rows(schema, rows, as_trained), order

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from pv4fad.errors import ParameterError
 from pv4fad.evidence.classes import CountedSets
@@ -27,6 +27,7 @@ from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon
 from pv4fad.protocol.parameters import Mode, NoiseMode
 from pv4fad.schema import Absent, Schema
 from pv4fad.validated import ValidatedModel
+from pv4fad.workers import Workers, given_workers
 
 _CONDITIONS = 10  # in the menu of the paper's trees, over all sides
 _OF_MODEL = {
@@ -138,8 +139,8 @@ class TrainingOptions(TrainingSettings):
 
     scenario: str | None = None
     """Which scenario of a challenge folder; needed if it has several."""
-    workers: int | None = Field(default=None, ge=0)
-    """Worker processes; by default one per core."""
+    workers: Annotated[Workers, AfterValidator(given_workers)] = None
+    """Worker processes, `ray`, or the address of a Ray cluster; by default a process per core."""
     bank_limit: str | None = None
     """The ε that every bank allows in total; by default that of this run."""
 

@@ -27,7 +27,7 @@ from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.run.folder import RunFolder
 from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import MemoryStore, Store
-from pv4fad.workers import WorkerPool
+from pv4fad.workers import WorkerPool, Workers
 
 
 def simulate(
@@ -80,7 +80,7 @@ class Site:
     passphrase: Passphrase
     first_limit: Epsilon | None = None
     """The ε that a bank without a limit allows; None: nothing."""
-    workers: int | None = None
+    workers: Workers = None
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY
     """How many scoring layers each bank answers per table and day."""
 

@@ -29,9 +29,21 @@ from pv4fad.protocol.compare.messages import LabelMasks
 from pv4fad.protocol.count.bank import add_products, draw_noise, release
 from pv4fad.protocol.count.messages import MaskedProducts
 from pv4fad.protocol.identity import Identity
-from pv4fad.protocol.match.bank import answer_blocks, keep_in_force
+from pv4fad.protocol.match.bank import (
+    answer_digits,
+    answer_table,
+    answer_words,
+    keep_in_force,
+)
 from pv4fad.protocol.match.bank_accounts import BankRecords, BankTable
-from pv4fad.protocol.match.messages import EncryptedTable, TablesInForce
+from pv4fad.protocol.match.messages import (
+    DistanceWords,
+    EncryptedTable,
+    TablesInForce,
+    ValueDigits,
+)
+from pv4fad.protocol.notify.bank import keep_notice
+from pv4fad.protocol.notify.messages import Notify
 from pv4fad.protocol.order import chain_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.bank import join, join_match, meet, require_same_accounts
@@ -46,6 +58,9 @@ from pv4fad.protocol.wire import Message
 from pv4fad.store.records import Records
 from pv4fad.store.store import Store, Transaction
 from pv4fad.workers import WorkerPool
+
+_Step = Roster | EncryptedTable | ValueDigits | DistanceWords | MaskedProducts
+"""The messages of a bank's chain in training or a match."""
 
 
 class Bank(Party):
@@ -95,6 +110,10 @@ class Bank(Party):
 
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
         training = Records(tx, message.address.run_id)
+        if isinstance(message, Notify):
+            self._require_model(stage_of(training), training)
+            acknowledge_previous(training, message)  # of a bank's notices one is under way
+            return [keep_notice(message, training)]
         run = training.of_epoch(message.address.epoch)
         is_query = isinstance(message, BlindedSetShares | LabelRequest | ScoreQuery)
         stage = stage_of(training if is_query else run)
@@ -105,7 +124,10 @@ class Bank(Party):
         match stage, message:
             case None, RunProposal():
                 return self._join(message, run)
-            case Following(done), Roster() | EncryptedTable() | MaskedProducts():
+            case (
+                Following(done),
+                Roster() | EncryptedTable() | ValueDigits() | DistanceWords() | MaskedProducts(),
+            ):
                 return self._follow(message, run, done)
             case Matched(), TablesInForce():
                 keep_in_force(message, training)
@@ -137,9 +159,7 @@ class Bank(Party):
         if not (isinstance(stage, Trained) or released):
             raise OrderError(f"{self.name}: this run has no model yet")
 
-    def _follow(
-        self, message: Roster | EncryptedTable | MaskedProducts, run: Records, done: int
-    ) -> Iterable[Message]:
+    def _follow(self, message: _Step, run: Records, done: int) -> Iterable[Message]:
         """The next message of the bank's chain; after the last one of training, the release."""
         parameters = parameters_of(run)
         steps = chain_of(parameters, self.name)
@@ -162,9 +182,7 @@ class Bank(Party):
         run.put(BankStage(Released()))
         return [answer, noisy_sums]
 
-    def _answer_step(
-        self, message: Roster | EncryptedTable | MaskedProducts, run: Records
-    ) -> Message:
+    def _answer_step(self, message: _Step, run: Records) -> Message:
         match message:
             case Roster():
                 keys = self._signing_keys
@@ -173,7 +191,11 @@ class Bank(Party):
             case EncryptedTable():
                 require_same_accounts(run, self._records, self.name)
                 table = self._table(parameters_of(run), message.address.table_id)
-                return answer_blocks(message, table, run, self.pool)
+                return answer_table(message, table, run, self.pool)
+            case ValueDigits():
+                return answer_digits(message, run, self.pool)
+            case DistanceWords():
+                return answer_words(message, run, self.pool)
             case MaskedProducts():
                 add_products(message, run, self.pool)
                 return receipt_of(message)

@@ -15,8 +15,20 @@ from typing import Any
 from pv4fad.protocol.chain import Answered, Chains
 from pv4fad.protocol.count.messages import MaskedProducts
 from pv4fad.protocol.count.network import make_products
-from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
-from pv4fad.protocol.match.network import EncryptedPlanes, keep_shares
+from pv4fad.protocol.match.messages import (
+    BlindedIndicators,
+    DistanceWords,
+    EncryptedTable,
+    MaskedDistances,
+    MaskedValues,
+    ValueDigits,
+)
+from pv4fad.protocol.match.network import (
+    MatchMessages,
+    keep_distances,
+    keep_shares,
+    keep_values,
+)
 from pv4fad.protocol.order import chain_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.messages import Roster
@@ -51,10 +63,12 @@ class NetworkChains:
 
     def __init__(self, pool: WorkerPool, banks_at_once: int) -> None:
         self._banks_at_once = banks_at_once
-        queries = NetworkQueries(pool)
+        match, queries = MatchMessages(pool), NetworkQueries(pool)
         self._make: Mapping[type[Message], Callable[[Address, Records], Message]] = {
             Roster: make_roster,
-            EncryptedTable: EncryptedPlanes(pool).make,
+            EncryptedTable: match.make_table,
+            ValueDigits: match.make_digits,
+            DistanceWords: match.make_words,
             MaskedProducts: partial(make_products, pool=pool),
             BlindedSetShares: queries.make_set_shares,
             LabelRequest: make_label_request,
@@ -62,6 +76,8 @@ class NetworkChains:
         }
         self._take: Mapping[type[Message], Callable[[Any, Records], None]] = {
             Receipt: lambda receipt, run: None,
+            MaskedValues: partial(keep_values, pool=pool),
+            MaskedDistances: partial(keep_distances, pool=pool),
             BlindedIndicators: partial(keep_shares, pool=pool),
             SetSharesOpened: keep_set_shares_opened,
             EncryptedLabels: keep_labels,

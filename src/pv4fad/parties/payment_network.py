@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError
-from pv4fad.he.keys import generate_keys
 from pv4fad.parties.epochs import forget_messages
 from pv4fad.parties.network_chains import NetworkChains
 from pv4fad.parties.network_epochs import (
@@ -54,15 +53,21 @@ from pv4fad.protocol.compare.state import Labels
 from pv4fad.protocol.count.messages import NoisyCounts
 from pv4fad.protocol.count.network import keep_counts
 from pv4fad.protocol.count.state import ReleasedCounts
-from pv4fad.protocol.match.messages import BlindedIndicators, TablesInForce
+from pv4fad.protocol.match.messages import (
+    BlindedIndicators,
+    MaskedDistances,
+    MaskedValues,
+    TablesInForce,
+)
 from pv4fad.protocol.match.network import put_in_force
 from pv4fad.protocol.match.state import MatchesInForce, MatchKind
+from pv4fad.protocol.notify.messages import Notify
 from pv4fad.protocol.order import receivers_of
 from pv4fad.protocol.parameters import RunParameters, table_epoch
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.propose.messages import BankKeys, RunProposal
 from pv4fad.protocol.propose.network import keep_bank_keys, keep_input, propose
-from pv4fad.protocol.propose.state import NetworkKeys
+from pv4fad.protocol.propose.ring_keys import kept_keys, new_keys
 from pv4fad.protocol.receipt import Receipt, expect_receipt_of
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.inputs import Round, ScoringInput
@@ -85,7 +90,7 @@ from pv4fad.protocol.score.network import (
 from pv4fad.protocol.score.tables import Tables
 from pv4fad.protocol.state import parameters_of, with_keys_in_use
 from pv4fad.protocol.tables import AccountKey, TableAccounts
-from pv4fad.protocol.wire import Address, Message, encode
+from pv4fad.protocol.wire import Address, Message, encode, kind_in_id
 from pv4fad.store.records import Records
 from pv4fad.store.store import Store, Transaction
 from pv4fad.workers import WorkerPool
@@ -108,7 +113,7 @@ class PaymentNetwork(Party):
                 raise OrderError(
                     f"run {parameters.run_id} exists already; run ids are never reused"
                 )
-            keys = generate_keys(parameters.match_ring, relinearisation=True)
+            keys = new_keys(parameters)
             keep_input(data, parameters, run)
             proposals = propose(parameters, keys, data.tables, run)
             return self._begin(Proposed(()), proposals, run)
@@ -132,9 +137,9 @@ class PaymentNetwork(Party):
             if any(table_epoch(plan.table_id) != run.epoch for plan in parameters.tables):
                 raise OrderError(f"the tables of match {run.epoch} must be named for it")
             if replace:
-                keys = generate_keys(parameters.match_ring, relinearisation=True)
+                keys = new_keys(parameters)
             else:
-                keys = with_keys_in_use(training).get(NetworkKeys).pair(parameters.match_ring)
+                keys = kept_keys(parameters, with_keys_in_use(training))
             run.put(MatchKind(replace))
             proposals = propose(parameters, keys, tables, run)
             return self._begin(Proposed(()), proposals, run)
@@ -239,10 +244,15 @@ class PaymentNetwork(Party):
         run = Records(tx, message.address.run_id, message.address.epoch)
         if run.epoch > 0 and is_over(run.of_epoch(0), run.epoch):
             return []  # sent again by someone who cannot know that it had arrived
+        if isinstance(message, Receipt) and kind_in_id(message.of) == Notify.kind:
+            return []  # whoever sends notices keeps account of them
         match stage_of(run), message:
             case Proposed(answered), BankKeys() | Receipt():
                 return self._admit(message, run, answered)
-            case Running(answered), BlindedIndicators() | Receipt():
+            case (
+                Running(answered),
+                MaskedValues() | MaskedDistances() | BlindedIndicators() | Receipt(),
+            ):
                 return self._advance(message, run, answered)
             case Running(answered), NoisyCounts() | BlindedSums():
                 acknowledge_previous(run, message)
@@ -278,7 +288,7 @@ class PaymentNetwork(Party):
         if isinstance(message, BankKeys):
             keep_bank_keys(message, run)
         else:
-            expect(sender == AGGREGATOR, message, "a bank answers with its keys")
+            expect(sender == AGGREGATOR, message, "a holder answers with its keys")
             expect_receipt_of(RunProposal, message)
         answered = (*answered, sender)
         if len(answered) < len(receivers_of(parameters, RunProposal)):
@@ -290,7 +300,7 @@ class PaymentNetwork(Party):
         return messages
 
     def _advance(
-        self, message: BlindedIndicators | Receipt, run: Records, answered: Mapping[str, int]
+        self, message: Message, run: Records, answered: Mapping[str, int]
     ) -> Iterable[Message]:
         """An answer in the chain of a bank, in training or a further match."""
         parameters = parameters_of(run)

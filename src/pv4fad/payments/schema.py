@@ -14,6 +14,7 @@ from pv4fad.rules import Rule
 from pv4fad.schema import RecordSchema, RowsSchema, Schema, SideSchema
 from pv4fad.tables import columns
 from pv4fad.tables.columns import AMOUNT, REPEATED_TEXT, TEXT, TIMESTAMP, Column, choice
+from pv4fad.words import Words
 
 FLAG_MEANINGS: dict[str, str] = {
     "00": "none",
@@ -119,6 +120,7 @@ SCHEMA = Schema(
             for code, name in _CLASS_OF.items()
         ),
     ),
+    words=Words(lead="payment network", holder="bank", row="payment", record="account"),
 )
 """Payments: the ordering account is kept by the Sender of the first leg of the payment (UETR), the
 beneficiary's by the Receiver of the last leg.  All legs among the given rows count: what is known

@@ -64,7 +64,7 @@ class Expense:
         if self.honest_banks < 1:
             raise ParameterError("honest_banks must be at least 1")
         if self.honest_banks > 1 and self.noise != "distributed":
-            raise ParameterError("only distributed noise relies on other banks")
+            raise ParameterError("only distributed noise relies on others")
         _require_zone(self.time)
 
     @property
@@ -176,9 +176,9 @@ def _is_noted(ledger: Ledger, expense: Expense) -> bool:
 
 def _require_left(ledger: Ledger, expense: Expense) -> None:
     wanted, limit, left = expense.epsilon, ledger.limit, ledger.left
-    how = "To allow it, the bank sets its own limit: pv4fad ledger set-limit FOLDER EPSILON"
+    how = "To allow it, this party sets its own limit: pv4fad ledger set-limit FOLDER EPSILON"
     if limit is None:
-        raise BudgetError(f"this bank has not set a limit for ε, so it spends nothing. {how}")
+        raise BudgetError(f"this party has not set a limit for ε, so it spends nothing. {how}")
     if isinstance(left, str):
         return
     if isinstance(wanted, str):
@@ -189,7 +189,7 @@ def _require_left(ledger: Ledger, expense: Expense) -> None:
     if wanted > left:
         raise BudgetError(
             f"run {expense.run_id} needs ε = {epsilon_text(wanted)}, but {epsilon_text(left)} of"
-            f" this bank's limit {epsilon_text(limit)} is left"
+            f" this party's limit {epsilon_text(limit)} is left"
             f" (spent: {epsilon_text(ledger.spent)}). {how}"
         )
 

@@ -99,7 +99,7 @@ def _checked_rate(epsilon: Fraction, sensitivity: int) -> Fraction:
     if rate * MAX_SCALE < 1:
         raise ParameterError(
             f"sensitivity / epsilon is above {MAX_SCALE}: the noise would drown every count; "
-            "raise epsilon or lower the bound"
+            "raise epsilon, or lower the bound"
         )
     return rate
 

@@ -71,7 +71,7 @@ def pairwise_seeds(own: PairwiseKey, others: Mapping[str, bytes], run_id: str) -
     if own.owner in others:
         raise ProtocolError(f"{own.owner} cannot be a partner of itself")
     if len({own.public, *others.values()}) != len(others) + 1:
-        raise ProtocolError("two banks present the same X25519 key")
+        raise ProtocolError("two parties present the same X25519 key")
     return {name: _seed(own, name, public, run_id) for name, public in others.items()}
 
 

@@ -17,7 +17,16 @@ from typing import Any, Generic, Protocol, TypeVar
 from pv4fad.protocol.chain import Step
 from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
-from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable, TablesInForce
+from pv4fad.protocol.match.messages import (
+    BlindedIndicators,
+    DistanceWords,
+    EncryptedTable,
+    MaskedDistances,
+    MaskedValues,
+    TablesInForce,
+    ValueDigits,
+)
+from pv4fad.protocol.notify.messages import Notify
 from pv4fad.protocol.parameters import Mode, RunParameters
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
 from pv4fad.protocol.receipt import Receipt
@@ -95,7 +104,9 @@ TRAINING: tuple[Row[RunParameters], ...] = (
     Row("propose", S, RunProposal, A, Receipt),
     Row("propose", S, RunProposal, B, BankKeys),
     Row("propose", S, Roster, B, Receipt, chain=True),
-    Row("match", S, EncryptedTable, B, BlindedIndicators, blocks, chain=True),
+    Row("match", S, EncryptedTable, B, MaskedValues, blocks, chain=True),
+    Row("match", S, ValueDigits, B, MaskedDistances, blocks, chain=True),
+    Row("match", S, DistanceWords, B, BlindedIndicators, blocks, chain=True),
     Row("count", S, MaskedProducts, B, Receipt, products, chain=True),
     Row("count", B, NoisySums, A),
     Row("count", A, NoisyCounts, S, modes=("counts",)),
@@ -107,7 +118,9 @@ TRAINING: tuple[Row[RunParameters], ...] = (
 )
 MATCHING: tuple[Row[RunParameters], ...] = (
     Row("match", S, RunProposal, B, BankKeys),
-    Row("match", S, EncryptedTable, B, BlindedIndicators, blocks, chain=True),
+    Row("match", S, EncryptedTable, B, MaskedValues, blocks, chain=True),
+    Row("match", S, ValueDigits, B, MaskedDistances, blocks, chain=True),
+    Row("match", S, DistanceWords, B, BlindedIndicators, blocks, chain=True),
     Row("match", S, TablesInForce, B, Receipt),
 )
 SCORING: tuple[Row[Batch], ...] = (
@@ -118,8 +131,11 @@ SCORING: tuple[Row[Batch], ...] = (
     Row("score", B, ScoreReply, A, places=broadcast),
     Row("score", A, ScoreReply, S, places=broadcast),
 )
+NOTICES: tuple[Row[RunParameters], ...] = (
+    Row("notify", S, Notify, B, Receipt),  # whenever a person at S decides so
+)
 # fmt: on
-ROWS: tuple[Row[Any], ...] = (*TRAINING, *MATCHING, *SCORING)
+ROWS: tuple[Row[Any], ...] = (*TRAINING, *MATCHING, *SCORING, *NOTICES)
 
 
 def rows_of(scope: RunParameters | Batch) -> list[Row[Any]]:
@@ -185,5 +201,5 @@ def _phases(*rows: Row[Any]) -> dict[str, str]:
     return {kind.kind: row.phase for row, kind in kinds if kind not in (None, Receipt)}
 
 
-_PHASE_IN_TRAINING = _phases(*TRAINING)
+_PHASE_IN_TRAINING = _phases(*TRAINING, *NOTICES)
 _PHASE_AFTER_TRAINING = _phases(*MATCHING, *SCORING)

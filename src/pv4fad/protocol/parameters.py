@@ -26,28 +26,46 @@ from pv4fad.evidence.classes import (
     provided_kinds,
 )
 from pv4fad.forest.structure import PublicSizes
-from pv4fad.hashing.codewords import ConstantWeightCode
 from pv4fad.hashing.keyed import KEY_BYTES, N_FUNCTIONS
 from pv4fad.hashing.table_size import TableLayout, largest_tree
-from pv4fad.he.circuits import compare_bound, linear_bound, match_bound, sealed_bound
+from pv4fad.hashing.tags import log2_false_match_bound
+from pv4fad.he.circuits import (
+    compare_bound,
+    distances_bound,
+    indicators_bound,
+    linear_bound,
+    sealed_bound,
+    values_bound,
+)
 from pv4fad.he.noise import CircuitBound
-from pv4fad.he.ring import PLAIN_MODULI, Ring, RingParameters, match_ring, share_ring
+from pv4fad.he.ring import (
+    DISTANCE_RING,
+    PLAIN_MODULI,
+    TAG_RING,
+    Ring,
+    RingParameters,
+    match_ring,
+    share_ring,
+)
 from pv4fad.privacy.bound import sensitivity
 from pv4fad.privacy.epsilon import Epsilon, parse_epsilon
 from pv4fad.privacy.noise import noise_tail_bound
 from pv4fad.protocol.compare.steps import DIGIT_BASE, digit_bases
 from pv4fad.protocol.count.packing import Lane, lanes
+from pv4fad.protocol.match.comparison import N_DIGITS, WORD_BITS
 from pv4fad.protocol.roles import NOT_BANKS
 from pv4fad.schema import MOST_CLASSES, MOST_SIDES, Absent, Schema
 from pv4fad.validated import ValidatedModel
 
 LOG2_WRAP = -40.0  # a noisy sum leaves the range of t
-LOG2_LAYERS = -40.0  # a bin of a bank holds more accounts than were planned for
+LOG2_LOAD = -40.0  # a bin of a bank holds more accounts than were planned for
 LOG2_DISTANCE = -30.0  # everything sanitised in a run, from uniform
+LINEAR_DISTANCE_BITS = 40  # of each product and query, at least
 LOG2_FALSE_MATCH = -20.0  # two different accounts pass for one, anywhere in a run
 
 BROADCAST = "broadcast"  # the table that all banks get
 
+_LEAST_DEGREE = 2  # below, there is nothing to evaluate
 _MESSAGE_BYTES = 100 * 2**20  # of ciphertexts in one message, about
 # A proposal comes from another party: no more work and memory than this follows from it.
 _MOST_ACCOUNTS = 10**9
@@ -103,7 +121,6 @@ class RunParameters(ValidatedModel):
     """Matching: t of the model, because the labels are shared modulo t."""
     hash_key: bytes = Field(min_length=KEY_BYTES, max_length=KEY_BYTES, repr=False)
     """Public; drawn after the account sets are fixed."""
-    code: ConstantWeightCode = ConstantWeightCode()
     blocks_per_message: int = Field(default=2, ge=1, le=16)
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
@@ -128,7 +145,7 @@ class RunParameters(ValidatedModel):
             raise ParameterError("epsilon must be above 0, or none")
         if self.honest_banks > len(self.banks):
             raise ParameterError(
-                f"honest_banks = {self.honest_banks}, but only {len(self.banks)} banks take part"
+                f"honest_banks = {self.honest_banks}, but only {len(self.banks)} take part"
             )
         if (self.purpose == "matching") != (self.model_modulus is not None):
             raise ParameterError("model_modulus is for matching, and matching needs it")
@@ -139,16 +156,16 @@ class RunParameters(ValidatedModel):
         self._check_model()
         if self.log2_false_match > LOG2_FALSE_MATCH:
             raise ParameterError(
-                f"code: {self.code.tag_bits}-bit tags give two different accounts the same tag "
-                f"with probability 2^{self.log2_false_match:.1f}, above 2^{LOG2_FALSE_MATCH:.0f}: "
-                "use a longer code, or declare fewer bank accounts"
+                "banks: two different records pass for one with probability "
+                f"2^{self.log2_false_match:.1f}, above 2^{LOG2_FALSE_MATCH:.0f}: "
+                "declare fewer records, or use fewer tables"
             )
         if self.log2_distance > LOG2_DISTANCE:
             raise ParameterError(
                 f"plain_modulus {self.plain_modulus}: sanitised ciphertexts are within "
                 f"2^{self.log2_distance:.1f} of uniform, above 2^{LOG2_DISTANCE:.0f}: "
                 + (
-                    f"use fewer kinds (now n_atoms = {self.sizes.n_atoms}), accounts or banks"
+                    f"use fewer kinds (now n_atoms = {self.sizes.n_atoms}), records or parties"
                     if self.mode == "counts"
                     else "lower the bound, or use more trees"
                 )
@@ -174,14 +191,14 @@ class RunParameters(ValidatedModel):
             raise ParameterError("two tables have the same table_id")
         for plan in self.tables:
             if not set(plan.banks) <= set(self.banks):
-                raise ParameterError(f"table {plan.table_id} goes to a bank that takes no part")
+                raise ParameterError(f"table {plan.table_id} goes to a party that takes no part")
             if not plan.broadcast and len(plan.banks) != 1:
-                raise ParameterError(f"table {plan.table_id} is routed, but goes to several banks")
+                raise ParameterError(f"table {plan.table_id} is routed, but goes to several")
         for bank in self.banks:
             if bank in (*NOT_BANKS, BROADCAST):
-                raise ParameterError(f"banks: {bank} cannot be the name of a bank")
+                raise ParameterError(f"{bank} cannot be the name of a party with records")
             if not self.tables_of(bank):
-                raise ParameterError(f"tables: bank {bank} gets none, so it could not add noise")
+                raise ParameterError(f"tables: {bank} gets none, so it could not add noise")
 
     def _check_sizes(self) -> None:
         sizes, degree = self.sizes, match_ring(PLAIN_MODULI[0]).degree
@@ -267,10 +284,12 @@ class RunParameters(ValidatedModel):
         for modulus in PLAIN_MODULI:
             if self._n_values < modulus:
                 return modulus
+        of_trees = "lower the bound, or use more trees"
+        of_counts = "raise epsilon, or let fewer records take part"
+        advice = of_counts if self.mode == "counts" else of_trees
         raise ParameterError(
-            f"bound = {self.bound}: sums can reach {self.largest_sum}, too many different values "
-            f"for the largest plaintext modulus {PLAIN_MODULI[-1]}: "
-            "lower the bound, or use more trees"
+            f"sums can reach {self.largest_sum}, of which {self.noise_tail} are noise: too many"
+            f" different values for the largest plaintext modulus {PLAIN_MODULI[-1]}; {advice}"
         )
 
     @property
@@ -294,26 +313,42 @@ class RunParameters(ValidatedModel):
         return match_ring(self.plain_modulus)
 
     @cached_property
+    def network_rings(self) -> dict[str, RingParameters]:
+        """The payment network's rings, by name."""
+        return {"tags": TAG_RING, "distances": DISTANCE_RING, "match": self.match_ring}
+
+    @cached_property
+    def aggregator_rings(self) -> dict[str, RingParameters]:
+        """Those of them in which the aggregator computes."""
+        return {} if self.mode == "counts" else {"match": self.match_ring}
+
+    @cached_property
     def share_ring(self) -> RingParameters:
         return share_ring(self.plain_modulus)
 
-    def max_layers(self, plan: TablePlan) -> int:
-        """More layers than this no bank has in this table, except with negligible probability."""
-        return max(most_in_a_bin(self.banks[bank], plan.layout.n_bins_used) for bank in plan.banks)
+    def largest_load(self, plan: TablePlan) -> int:
+        """β: no bin of a bank has more accounts in this table, except with small probability."""
+        loads = (most_in_a_bin(self.banks[bank], plan.layout.n_bins_used) for bank in plan.banks)
+        return max(_LEAST_DEGREE, *loads)
+
+    @property
+    def _largest_degree(self) -> int:
+        return max(self.largest_load(plan) for plan in self.tables)
 
     @cached_property
     def bounds(self) -> dict[str, CircuitBound]:
         """The static noise bound of every circuit of the run."""
         match, share = Ring.of(self.match_ring), Ring.of(self.share_ring)
-        layers = max(self.max_layers(plan) for plan in self.tables)
         # Each tree of a lane multiplies shares by its own integers, also where it shares a block.
         products = max(
             len(lane.trees) * len(lane.blocks) for plan in self.tables for lane in self.lanes(plan)
         )
         terms = max(products, self.sizes.n_distinct_sets) * self.sizes.n_atoms
         bounds = {
-            "match": match_bound(match, self.code.length, self.code.weight, layers),
-            "linear": linear_bound(share, terms),
+            "values": values_bound(Ring.of(TAG_RING), self._largest_degree),
+            "distances": distances_bound(Ring.of(DISTANCE_RING), N_DIGITS),
+            "indicators": indicators_bound(match, WORD_BITS, self.sizes.n_atoms),
+            "linear": self._linear_bound(share, terms),
         }
         if self.mode != "counts":
             n_digits, sizes = len(digit_bases(self.plain_modulus)), self.sizes
@@ -321,24 +356,28 @@ class RunParameters(ValidatedModel):
             bounds["sealed"] = sealed_bound(share, sizes.n_leaves, sizes.n_distinct_sets)
         return bounds
 
+    def _linear_bound(self, share: Ring, n_terms: int) -> CircuitBound:
+        """At two primes if that leaves room enough for the run, otherwise at three."""
+        bound = linear_bound(share, n_terms, 2)
+        of_run = log2(max(1, self.n_sanitised.get("linear", 0))) - bound.distance_bits
+        enough = bound.distance_bits >= LINEAR_DISTANCE_BITS and of_run <= LOG2_DISTANCE - 2
+        return bound if enough else linear_bound(share, n_terms, 3)
+
     @cached_property
     def n_sanitised(self) -> dict[str, int]:
         """How many ciphertexts of each circuit go back to their key holder in training."""
+        n_blocks = sum(plan.layout.n_blocks * len(plan.banks) for plan in self.tables)
+        match = {
+            "values": 2 * n_blocks,
+            "distances": n_blocks,
+            "indicators": self.sizes.n_atoms * n_blocks,
+        }
         if self.purpose == "matching":
-            return {"match": self._n_match}
+            return match
         per_tree = self.sizes.sums_per_tree
         pairs = [(plan, bank) for plan in self.tables for bank in plan.banks]
-        sanitised = {
-            "match": self._n_match,
-            "linear": sum(len(self.lanes(plan)) * per_tree for plan, _ in pairs),
-        }
+        sanitised = match | {"linear": sum(len(self.lanes(plan)) * per_tree for plan, _ in pairs)}
         return sanitised if self.mode == "counts" else sanitised | {"compare": self.n_leaf_blocks}
-
-    @property
-    def _n_match(self) -> int:
-        return sum(
-            self.sizes.n_atoms * plan.layout.n_blocks * len(plan.banks) for plan in self.tables
-        )
 
     @cached_property
     def log2_distance(self) -> float:
@@ -350,15 +389,14 @@ class RunParameters(ValidatedModel):
     @cached_property
     def log2_false_match(self) -> float:
         """That some account of the payment network passes for a different one at some bank."""
+        met = [(plan.layout, self.banks[bank]) for plan in self.tables for bank in plan.banks]
+        # Every bin has a value, be it of an account or random; a bank pads one bin of each block.
         pairs = sum(
-            self.banks[bank]
-            * N_FUNCTIONS
-            * plan.layout.n_accounts_declared
-            / plan.layout.n_bins_used
-            for plan in self.tables
-            for bank in plan.banks
+            N_FUNCTIONS * n_accounts + layout.n_blocks * self._largest_degree
+            for layout, n_accounts in met
         )
-        return self.code.log2_false_match_bound(ceil(pairs))
+        n_bins = sum(layout.n_bins for layout, _ in met)
+        return log2_false_match_bound(pairs, n_bins, self.sizes.n_atoms)
 
     # Messages.
 
@@ -441,14 +479,14 @@ def table_epoch(table_id: str) -> int:
 
 
 def most_in_a_bin(n_accounts: int, n_bins: int) -> int:
-    """The load that no bin exceeds, except with probability 2^LOG2_LAYERS.
+    """The load that no bin exceeds, except with probability 2^LOG2_LOAD.
 
     Chernoff for the number of the 3·n balls in one bin, times the number of bins.
     """
     mean = N_FUNCTIONS * n_accounts / n_bins
     if mean == 0:
         return 1
-    allowed = LOG2_LAYERS * log(2) - log(n_bins)
+    allowed = LOG2_LOAD * log(2) - log(n_bins)
     load = max(1, ceil(mean))
     while load <= mean or (load - mean - load * log(load / mean)) > allowed:
         load += 1

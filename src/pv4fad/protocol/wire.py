@@ -31,7 +31,7 @@ from pv4fad.errors import Pv4fadError, WireError
 from pv4fad.protocol.wire_fields import CODECS, Buffer, FieldCodec, PayloadReader, Scalar
 
 MAGIC = b"PV4M"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # match by polynomials
 MAX_HEADER_BYTES = 2**16
 MAX_COUNTER = 2**53  # epochs and indices
 
@@ -242,8 +242,9 @@ def id_of(kind: type[Message], address: Address) -> str:
 
 
 def kind_in_id(message_id: str) -> str:
-    """The kind of the message that has this id."""
-    return message_id.split("/")[3]
+    """The kind of the message that has this id; none if it is not one."""
+    parts = message_id.split("/")
+    return parts[3] if len(parts) > 3 else ""
 
 
 def _id(kind: str, a: Address) -> str:

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Detector
+from pv4fad.evaluation.evaluate import ALONE, HEADINGS, JOINED, JOINT, Detector
 from pv4fad.evaluation.measures import Curve
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.report.canvas import (
@@ -27,8 +27,9 @@ from pv4fad.report.canvas import (
     ticks,
 )
 from pv4fad.report.content import ReportContent
-from pv4fad.report.words import count_text, estimate_text, size_text
+from pv4fad.report.texts import count_text, estimate_text, flow_text, kind_text, size_text
 from pv4fad.run.meter import PhaseCost, Traffic
+from pv4fad.words import Words
 
 _QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 _CURVE_POINTS = 250
@@ -37,7 +38,7 @@ _SLIVER = 1.5  # what is there must show, however little
 _PHASES = {
     "prepare": "prepare: features, models, tables",
     "propose": "propose: parameters and keys",
-    "match": "match: a shared join of accounts",
+    "match": "match: a shared join of {records}",
     "count": "count: shared sums, noise",
     "compare": "compare: signs of the noisy sums",
     "labels": "labels: shared by all",
@@ -55,19 +56,20 @@ class Bar:
     start: float = 0.0
 
 
-def precision_recall(detectors: Sequence[Detector]) -> Figure:
+def precision_recall(detectors: Sequence[Detector], words: Words) -> Figure:
     """A step curve for each detector, with a dot at every alert budget."""
+    names = {detector.name: words(HEADINGS[detector.name]) for detector in detectors}
     top, bottom = 34.0 + 16 * len(detectors), 300.0
     x, y = Scale(1, LEFT, RIGHT), Scale(1, bottom, top)
     shapes = [*rows_of_grid(y, _QUARTERS), *columns_of_grid(x, _QUARTERS, top, bottom)]
     for number, detector in enumerate(detectors):
-        legend = f"{detector.name}: {estimate_text(detector.average_precision)}"
+        legend = f"{names[detector.name]}: {estimate_text(detector.average_precision)}"
         kind = f"line s{_SERIES[detector.name]}"
         shapes += [
             Line(f"M{LEFT} {12 + 16 * number}h24", kind),
             Label(LEFT + 30, 16 + 16 * number, legend),
             Line(_steps(detector.curve, x, y), kind),
-            *_dots(detector, x, y),
+            *_dots(detector, names[detector.name], x, y),
         ]
     shapes += [
         Label(RIGHT, bottom + 32, "recall: share of the anomalies found", "end"),
@@ -75,7 +77,7 @@ def precision_recall(detectors: Sequence[Detector]) -> Figure:
         Label(RIGHT, top - 12, "above: average precision, 95 % interval", "end", "tick"),
     ]
     description = "; ".join(
-        f"{detector.name}: average precision {estimate_text(detector.average_precision)}, "
+        f"{names[detector.name]}: average precision {estimate_text(detector.average_precision)}, "
         + ", ".join(f"{at.recall:.0%} found at {at.share:.2%} alerts" for at in detector.budgets)
         for detector in detectors
     )
@@ -86,35 +88,36 @@ def precision_recall(detectors: Sequence[Detector]) -> Figure:
 def cost_figures(content: ReportContent) -> list[Figure]:
     """A timeline for training and for scoring, and the bytes of both."""
     document, scoring = content.document, content.scoring
+    words = document.data_schema.words
     figures = [
-        timeline("training", "Training, second by second", document.phases),
-        volumes("training-bytes", "Training, by kind of message", document.traffic),
+        timeline("training", "Training, second by second", document.phases, words),
+        volumes("training-bytes", "Training, by kind of message", document.traffic, words),
     ]
     if scoring is not None:
         figures += [
-            timeline("scoring", "Scoring, second by second", scoring.phases),
-            volumes("scoring-bytes", "Scoring, by kind of message", scoring.traffic),
+            timeline("scoring", "Scoring, second by second", scoring.phases, words),
+            volumes("scoring-bytes", "Scoring, by kind of message", scoring.traffic, words),
         ]
     return figures
 
 
-def timeline(name: str, title: str, phases: Sequence[PhaseCost]) -> Figure:
-    """Phases one after the other; those of several banks overlap, and are shown as if not."""
+def timeline(name: str, title: str, phases: Sequence[PhaseCost], words: Words) -> Figure:
+    """Phases one after the other; those of several holders overlap, and are shown as if not."""
     shown = [cost for cost in phases if cost.seconds > 0]
     starts = accumulate((cost.seconds for cost in shown), initial=0.0)
     rows = [
-        Bar(_PHASES.get(cost.phase, cost.phase), cost.seconds, _cost(cost), start)
+        Bar(words(_PHASES.get(cost.phase, cost.phase)), cost.seconds, _cost(cost), start)
         for cost, start in zip(shown, starts, strict=False)
     ]
     total = sum(cost.seconds for cost in shown)
     return bars(name, title, f"seconds, {total:.0f} in all", rows)
 
 
-def volumes(name: str, title: str, traffic: Sequence[Traffic]) -> Figure:
+def volumes(name: str, title: str, traffic: Sequence[Traffic], words: Words) -> Figure:
     """Bytes by kind and direction, the largest first; receipts are too small to matter."""
     rows = [
         Bar(
-            f"{flow.kind}, {_role(flow.sender)} → {_role(flow.receiver)}",
+            f"{kind_text(flow.kind, words)}, {flow_text(flow, words)}",
             flow.bytes / 10**6,
             size_text(flow.bytes),
         )
@@ -134,7 +137,7 @@ def bars(name: str, title: str, x_title: str, rows: Sequence[Bar]) -> Figure:
     for number, row in enumerate(rows):
         base = 18 + pitch * number
         begin, end = x(row.start), x(row.start + row.value)
-        width = max(round(end - begin, 1), _SLIVER)
+        width = max(round(end - begin, 1), _SLIVER) if row.value else 0
         shapes += [
             Label(4, base, row.label),
             Label(WIDTH - 4, base, row.value_text, "end", "value"),
@@ -150,10 +153,6 @@ def _cost(cost: PhaseCost) -> str:
     return f"{seconds}, {size_text(cost.bytes)}" if cost.bytes else seconds
 
 
-def _role(party: str) -> str:
-    return {"payment-network": "network"}.get(party, party)
-
-
 def _steps(curve: Curve, x: Scale, y: Scale) -> str:
     # Only thresholds that find something move the steps.
     rises = np.flatnonzero(np.diff(curve.recall, prepend=0) > 0)
@@ -163,11 +162,10 @@ def _steps(curve: Curve, x: Scale, y: Scale) -> str:
     return path + "".join(f"V{y(curve.precision[k])}H{x(curve.recall[k])}" for k in rises)
 
 
-def _dots(detector: Detector, x: Scale, y: Scale) -> list[Shape]:
+def _dots(detector: Detector, name: str, x: Scale, y: Scale) -> list[Shape]:
     kind = f"dot s{_SERIES[detector.name]}"
     titles = (
-        f"{detector.name}: {at.alerts:,} alerts, {count_text(at.found)} found"
-        for at in detector.budgets
+        f"{name}: {at.alerts:,} alerts, {count_text(at.found)} found" for at in detector.budgets
     )
     return [
         Dot(x(at.recall), y(at.precision), 4, title, kind)

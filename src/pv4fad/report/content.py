@@ -3,7 +3,7 @@
     always            run.json
     if scored         the predictions and their costs
     with DIR          the transactions behind them; with labels, how good they are
-    with passphrase   the ledger of each bank
+    with passphrase   the ledger of each holder
 
 What is missing is no error: the report says so, and how to get it.
 """
@@ -29,6 +29,7 @@ from pv4fad.evaluation.scored import (
     read_predictions,
 )
 from pv4fad.lead.data import load_rows
+from pv4fad.lead.reasons import feature_text
 from pv4fad.payments.challenge import read_partition
 from pv4fad.privacy.ledger import Ledger, read_ledger
 from pv4fad.run.document import RunDocument
@@ -83,6 +84,7 @@ def gather(
     if document is None:
         raise StoreError(f"{folder.path} holds no run ({RUN_FILE} is missing)")
     gaps, schema = [], document.data_schema
+    words = schema.words
     if document.state != "finished":
         gaps.append(Gap("The model", "training is not finished: pv4fad train --resume"))
     table: pl.DataFrame | None = None
@@ -94,7 +96,8 @@ def gather(
     elif splits is None:
         scoring = require_run(predictions, document.run_id)
         table = read_predictions(predictions, schema.rows.id)
-        gaps.append(Gap("Curves, and the payments of the alerts", "name the data: report RUN DIR"))
+        what = words("Curves, and the {rows} of the alerts")
+        gaps.append(Gap(what, "name the data: report RUN DIR"))
     else:
         scoring = require_run(predictions, document.run_id)
         scored = ScoredTransactions.read(schema, splits[1], predictions)
@@ -108,15 +111,15 @@ def gather(
             )
     if evaluation is not None and evaluation.of(ALONE) is None:
         why = f"the predictions have no column {LOCAL_SCORE}, as those of votes"
-        gaps.append(Gap("The payment network alone", why))
+        gaps.append(Gap(words("The {lead} alone"), why))
     if table is not None and scoring is None:
-        what = "What scoring cost, and what it told the payment network"
+        what = words("What scoring cost, and what it told the {lead}")
         gaps.append(Gap(what, "there is no record beside the predictions"))
     if table is not None and ALERT not in table.columns:
         gaps.append(Gap("The highest alerts", f"the predictions have no column {ALERT}"))
     ledgers: dict[str, Ledger] = {}
     if passphrase is None:
-        gaps.append(Gap("The ledgers of the banks", "sealed: give --key-file"))
+        gaps.append(Gap(words("The ledgers of the {holders}"), "sealed: give --key-file"))
     else:
         with folder.stores(document.parameters.banks, passphrase) as stores:
             ledgers = {bank: read_ledger(store) for bank, store in stores.items()}
@@ -140,14 +143,14 @@ def _alerts(
     known = read_partition(splits[0]).transactions
     history = load_rows(schema, known, labels_required=True)
     features = compute_features(schema, predictions, history)
-    return alerts.with_columns(Unusual=pl.Series(unusual(features, rows), dtype=pl.String))
+    return alerts.with_columns(Unusual=pl.Series(unusual(schema, features, rows), dtype=pl.String))
 
 
-def unusual(features: FeatureTable, rows: NDArray[np.int64]) -> list[str]:
-    """For each of these rows its rarest features, `name value (0.1 %)`, joined by '; '.
+def unusual(schema: Schema, features: FeatureTable, rows: NDArray[np.int64]) -> list[str]:
+    """For each of these rows its rarest features, `amount: 59,900 (0.1 %)`, joined by '; '.
 
-    A value is unusual if few payments of the period have one as high, or as low.  That is no reason
-    of the model: it is what the payment network can look at by itself.
+    A value is unusual if few rows of the period have one as high, or as low.  That is no reason
+    of the model: it is what the lead can look at by itself.
     """
     values, chosen = features.values, features.values[rows]
     ordered = np.sort(values, axis=0)
@@ -160,10 +163,9 @@ def unusual(features: FeatureTable, rows: NDArray[np.int64]) -> list[str]:
         tails[:, column] = np.minimum(at_most, at_least) / n
     for row, tail in zip(chosen, tails, strict=True):
         rarest = [k for k in np.argsort(tail, kind="stable")[:_MOST_UNUSUAL] if tail[k] <= _RARE]
-        texts.append("; ".join(_unusual_text(features.names[k], row[k], tail[k]) for k in rarest))
+        said = (
+            f"{feature_text(schema, features.names[k], float(row[k]))} ({100 * tail[k]:.2g} %)"
+            for k in rarest
+        )
+        texts.append("; ".join(said))
     return texts
-
-
-def _unusual_text(name: str, value: float, tail: float) -> str:
-    shown = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{name} {shown} ({100 * tail:.2g} %)"

@@ -1,4 +1,7 @@
-"""Who learns what: by party, and by kind of message (docs/understand/protocol.md §8 and §9)."""
+"""Who learns what: by party, and by kind of message (docs/understand/protocol.md §8 and §9).
+
+The sentences have places for the words of a schema (`pv4fad.words`).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,13 @@ NOTHING_CLOSED = "nothing: it cannot open them"
 LEARNS: dict[str, str] = {
     "run-proposal": "public sizes and keys",
     "bank-keys": "public keys",
-    "roster": "public keys of the other banks",
+    "roster": "public keys of the other {holders}",
     "receipt": "that a message was handled",
-    "encrypted-table": "the padded size; it cannot open the accounts in it",
+    "encrypted-table": "the padded size; it cannot open the {records} in it",
+    "masked-values": NOTHING_UNIFORM,
+    "value-digits": NOTHING_CLOSED,
+    "masked-distances": NOTHING_UNIFORM,
+    "distance-words": NOTHING_CLOSED,
     "blinded-indicators": NOTHING_UNIFORM,
     "masked-products": NOTHING_UNIFORM,
     "noisy-sums": NOTHING_UNIFORM,
@@ -27,29 +34,30 @@ LEARNS: dict[str, str] = {
     "label-request": "which part comes next",
     "encrypted-labels": NOTHING_CLOSED,
     "score-query": "the padded number of layers; otherwise uniform values",
-    "score-reply": "one bit about each account that it asked about, nothing about the others",
+    "score-reply": "one bit about each {record} that it asked about, nothing about the others",
+    "notify": "reference, {record} and level of an alert, disclosed on purpose",
 }
 """By kind: what its receiver learns from it."""
 
 RELEASED_LABELS = "the noisy labels of the red leaves (released model)"
-VOTE_TOTAL = "one vote total per side of a scored transaction, which tells kinds of accounts apart"
+VOTE_TOTAL = "one vote total per side of a scored {row}, which tells kinds of {records} apart"
 
 _NETWORK: dict[Mode, tuple[str, str]] = {
     "counts": (
-        "noisy counts of accounts; about each account that it asks about, one bit for every set of"
-        " classes it asks for; so which of its payments become alerts",
-        "exact counts; anything else about flags, or about which accounts a bank has",
+        "noisy counts of {records}; about each {record} that it asks about, one bit for every set"
+        " of classes it asks for; so which of its {rows} become alerts",
+        "exact counts; anything else about classes, or about which {records} {a_holder} has",
     ),
     "released": (
-        "the noisy labels of leaves; about each account that it asks about, one bit for every set"
-        " of flags it asks for; so which of its payments get a majority",
-        "counts; anything else about flags, or about which accounts a bank has",
+        "the noisy labels of leaves; about each {record} that it asks about, one bit for every set"
+        " of classes it asks for; so which of its {rows} get a majority",
+        "counts; anything else about classes, or about which {records} {a_holder} has",
     ),
     "sealed": (
-        "for each transaction that it scores, one vote total per side; vote totals tell kinds of"
-        " accounts apart, so it can know the kind of flag of most accounts that it scores; over"
-        " many votes, the noisy labels",
-        "counts; anything but ε-private labels about an account that it does not score",
+        "for each {row} that it scores, one vote total per side; vote totals tell kinds of"
+        " {records} apart, so it can know the kind of most {records} that it scores; over many"
+        " votes, the noisy labels",
+        "counts; anything but ε-private labels about {a_record} that it does not score",
     ),
 }
 
@@ -57,37 +65,38 @@ _NETWORK: dict[Mode, tuple[str, str]] = {
 def parties(mode: Mode) -> tuple[tuple[str, str, str], ...]:
     """Party, what it learns beyond its own data, what it does not."""
     return (
-        ("payment network", *_NETWORK[mode]),
+        ("{lead}", *_NETWORK[mode]),
         (
-            "bank",
+            "{holder}",
             "public sizes: padded tables, numbers of sums; that a scoring took place, and the"
             " padded size of its rounds",
-            "transactions, labels, models, alerts, which account a message is about, other banks'"
-            " data",
+            "{rows}, labels, models, alerts, which {record} a message is about, data of other"
+            " {holders}",
         ),
         ("aggregator", "public sizes", "everything else: it opens nothing"),
     )
 
 
 TOGETHER: tuple[tuple[str, str], ...] = (
-    ("all banks and the aggregator", "public sizes; nothing about the payment network"),
+    ("all {holders} and the aggregator", "public sizes; nothing about the {lead}"),
     (
-        "payment network and aggregator",
-        "the noisy sums over all banks, which are the noisy counts; with one bank only, those of"
-        " that bank",
+        "{lead} and aggregator",
+        "the noisy sums over all {holders}, which are the noisy counts; with one {holder} only,"
+        " those of that one",
     ),
     (
-        "payment network and some banks",
-        "those banks' data; ε holds for the others as long as enough banks keep their noise",
+        "{lead} and some {holders}",
+        "the data of those {holders}; ε holds for the others as long as enough {holders} keep their"
+        " noise",
     ),
 )
 """Who colludes, and what they learn."""
 
 ASSUMPTIONS: tuple[str, ...] = (
     "Every party follows the protocol, and may keep and analyse all it sees (honest but curious)."
-    " A payment network that deviates can ask about accounts, and sets, that no decision needs.",
+    " {A_lead} that deviates can ask about {records}, and sets, that no decision needs.",
     "Channels between the parties are authenticated and encrypted.",
-    "The payment network applies the contribution bound; no bank can check it.",
+    "The {lead} applies the contribution bound; no {holder} can check it.",
     "The operating system's random numbers, the encryption library and its 128-bit parameters"
     " are sound.",
     "Time, memory and power of a computation are not observed by others.",

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from pv4fad.evaluation.evaluate import ALONE, JOINED, JOINT, Evaluation
+from pv4fad.evaluation.evaluate import ALONE, HEADINGS, JOINED, JOINT, Evaluation
 from pv4fad.evaluation.scored import LOCAL_SCORE, SCORE
 from pv4fad.files import write_whole
 from pv4fad.protocol.parameters import Mode
@@ -26,8 +26,16 @@ from pv4fad.report.leakage import (
 )
 from pv4fad.report.privacy import Row, privacy_view
 from pv4fad.report.render import render_page
-from pv4fad.report.words import count_text, estimate_text, found_text, size_text
+from pv4fad.report.texts import (
+    count_text,
+    estimate_text,
+    flow_text,
+    found_text,
+    kind_text,
+    size_text,
+)
 from pv4fad.run.document import RunDocument
+from pv4fad.words import Words
 
 _MODELS = {
     "counts": "evidence from noisy counts; scoring by decisions",
@@ -38,7 +46,7 @@ _ALERT_COLUMNS = {
     "id": ID,
     "level": "Level",
     "score": SCORE,
-    "without banks": LOCAL_SCORE,
+    "alone": LOCAL_SCORE,
     "in truth": TRUTH,
     "payment": "SettlementAmount",
     "reasons": "Reasons",
@@ -77,52 +85,55 @@ class Alerts:
 def page(content: ReportContent) -> str:
     """The whole file."""
     document, mode = content.document, content.document.parameters.mode
-    n_banks = len(document.parameters.banks)
+    words, n_holders = document.data_schema.words, len(document.parameters.banks)
     return render_page(
         "report.html",
         title=f"PV4FAD report: run {document.run_id}",
         document=document,
-        banks="one bank" if n_banks == 1 else f"{n_banks} banks",
+        all_holders=f"one {words.holder}" if n_holders == 1 else words(f"{n_holders} {{holders}}"),
         cards=_cards(content),
         gaps=content.gaps,
         scored=content.predictions is not None,
         evaluation=content.evaluation,
-        measures=None if content.evaluation is None else _measures(content.evaluation),
+        measures=None if content.evaluation is None else _measures(content.evaluation, words),
         alerts=None if content.alerts is None else _alerts(content.alerts),
         scoring=content.scoring,
         ledgers=content.ledgers,
         privacy=privacy_view(content),
-        assumptions=ASSUMPTIONS,
-        parties=parties(mode),
-        together=TOGETHER,
+        assumptions=[words(assumption) for assumption in ASSUMPTIONS],
+        parties=[[words(text) for text in row] for row in parties(mode)],
+        together=[[words(text) for text in row] for row in TOGETHER],
         messages=_messages(content, mode),
         cost_figures=cost_figures(content),
         run_facts=_run_facts(content),
+        words=words.forms,
     )
 
 
 def write_page(path: Path, content: ReportContent) -> None:
-    """A new file.  Alerts follow from flags, so only the owner can read it, and may pass it on."""
+    """A new file.  Alerts follow from records: only the owner can read it, and may pass it on."""
     write_whole(path, page(content), private=True)
 
 
 def _cards(content: ReportContent) -> list[Card]:
     document, scoring = content.document, content.scoring
-    cards = [Card("privacy loss of training", f"ε = {document.privacy.epsilon}", "per account")]
+    words = document.data_schema.words
+    per_record = words("per {record}")
+    cards = [Card("privacy loss of training", f"ε = {document.privacy.epsilon}", per_record)]
     if scoring is not None and scoring.learned is not None:
         known, positive = f"{scoring.accounts_known:,}", f"{scoring.accounts_positive:,}"
         small = f"of {scoring.learned.accounts:,}; {positive} not ordinary"
-        cards.append(Card("accounts with a known bit", known, small))
+        cards.append(Card(words("{records} with a known bit"), known, small))
     elif scoring is not None:
-        cards.append(Card("votes for every payment", "tell flags", "outside the claim"))
+        cards.append(Card(words("votes for every {row}"), "tell kinds", "outside the claim"))
     evaluation = content.evaluation
     if evaluation is not None:
         joint, alone = evaluation.of(JOINT), evaluation.of(ALONE)
-        for detector, name in ((joint, "found with the banks"), (alone, "payment network alone")):
+        for detector, name in ((joint, "found with the {holders}"), (alone, "{lead} alone")):
             if detector is not None:
                 at = detector.alerts or detector.budgets[1]
                 found = f"{count_text(at.found)} of {evaluation.anomalies:,}"
-                cards.append(Card(name, found, f"in {at.alerts:,} alerts"))
+                cards.append(Card(words(name), found, f"in {at.alerts:,} alerts"))
     phases = [*document.phases, *(scoring.phases if scoring else ())]
     seconds, n_bytes = sum(cost.seconds for cost in phases), sum(cost.bytes for cost in phases)
     cards += [
@@ -132,7 +143,7 @@ def _cards(content: ReportContent) -> list[Card]:
     return cards
 
 
-def _measures(evaluation: Evaluation) -> Measures:
+def _measures(evaluation: Evaluation, words: Words) -> Measures:
     detectors, anomalies = evaluation.detectors, evaluation.anomalies
     precisions = (estimate_text(detector.average_precision) for detector in detectors)
     rows = [["average precision (95 % interval)", *precisions]]
@@ -142,8 +153,8 @@ def _measures(evaluation: Evaluation) -> Measures:
     for name, found in evaluation.rows():
         texts = (f"{found_text(at, anomalies)}, precision {at.precision:.2f}" for at in found)
         rows.append([f"found in {name}", *texts])
-    headings = ["", *(detector.name for detector in detectors)]
-    return Measures(headings, rows, precision_recall(detectors))
+    headings = ["", *(words(HEADINGS[detector.name]) for detector in detectors)]
+    return Measures(headings, rows, precision_recall(detectors, words))
 
 
 def _alerts(alerts: pl.DataFrame) -> Alerts:
@@ -157,14 +168,15 @@ def _alerts(alerts: pl.DataFrame) -> Alerts:
 
 
 def _messages(content: ReportContent, mode: Mode) -> list[Row]:
+    words = content.document.data_schema.words
     traffic = [*content.document.traffic, *(content.scoring.traffic if content.scoring else ())]
     return [
         (
-            flow.kind,
-            f"{_role(flow.sender)} → {_role(flow.receiver)}",
+            kind_text(flow.kind, words),
+            flow_text(flow, words),
             f"{flow.messages:,}",
             size_text(flow.bytes),
-            _learned(flow.kind, flow.receiver, mode),
+            words(_learned(flow.kind, flow.receiver, mode)),
         )
         for flow in traffic
     ]
@@ -180,22 +192,18 @@ def _learned(kind: str, receiver: str, mode: Mode) -> str:
     return LEARNS.get(kind, "see the protocol")
 
 
-def _role(party: str) -> str:
-    return party.replace("-", " ")
-
-
 def _run_facts(content: ReportContent) -> list[tuple[str, str]]:
     document, scoring = content.document, content.scoring
-    sizes, parameters = document.sizes, document.parameters
+    sizes, parameters, words = document.sizes, document.parameters, document.data_schema.words
     share = None if scoring is None else scoring.alert_share
-    banks = (f"{bank} (at most {n:,} accounts)" for bank, n in parameters.banks.items())
+    holders = (words(f"{one} (at most {n:,} {{records}})") for one, n in parameters.banks.items())
     return [
         ("run id", document.run_id),
         ("state", document.state),
-        ("banks", ", ".join(banks)),
+        (words.forms["holders"], ", ".join(holders)),
         ("model", _MODELS[parameters.mode]),
         ("sums", _sums(document)),
-        ("alerts, expected", "-" if share is None else f"{share * 100:g} % of the payments"),
+        ("alerts, expected", "-" if share is None else words(f"{share * 100:g} % of the {{rows}}")),
         ("plaintext modulus", f"{sizes.plain_modulus:,}"),
         ("blocks", ", ".join(f"{table}: {n}" for table, n in sizes.blocks.items())),
     ]

@@ -11,12 +11,13 @@ from pv4fad.privacy.ledger import Ledger
 from pv4fad.report.content import ReportContent
 from pv4fad.run.document import Privacy, RunDocument
 from pv4fad.run.scoring_record import ScoringRecord
+from pv4fad.words import Words
 
 Row = tuple[str | int, ...]
 
 _NOISE = {
-    "distributed": "the banks add it together",
-    "per-bank": "every bank adds all of it",
+    "distributed": "the {holders} add it together",
+    "per-bank": "every {holder} adds all of it",
     "none": "none at all: nothing is private",
 }
 
@@ -34,63 +35,70 @@ class PrivacyView:
     noise: str
     spent: list[Row]
     entries: dict[str, list[Row]]
-    """By bank."""
+    """By holder."""
 
 
 def privacy_view(content: ReportContent) -> PrivacyView:
     """All of it for a run."""
     document, privacy = content.document, content.document.privacy
+    words = document.data_schema.words
     return PrivacyView(
         weak=is_weak(parse_epsilon(privacy.epsilon)),
         warn_above=str(WARN_ABOVE),
-        epsilons=epsilon_rows(privacy, len(document.parameters.banks)),
-        learned=_learned_rows(content.scoring),
-        released=_released(document),
+        epsilons=epsilon_rows(privacy, len(document.parameters.banks), words),
+        learned=_learned_rows(content.scoring, words),
+        released=words(_released(document)),
         mechanism=_mechanism(document),
-        noise=f"{privacy.noise}: {_NOISE[privacy.noise]}",
+        noise=f"{privacy.noise}: {words(_NOISE[privacy.noise])}",
         spent=_spent(content.ledgers),
         entries={bank: _entries(ledger) for bank, ledger in content.ledgers.items()},
     )
 
 
-def epsilon_rows(privacy: Privacy, n_banks: int) -> list[Row]:
-    """ε as claimed, and with one honest bank only; bounds are rounded up."""
+def epsilon_rows(privacy: Privacy, n_holders: int, words: Words) -> list[Row]:
+    """ε as claimed, and with one honest holder only; bounds are rounded up."""
     if privacy.effective_epsilon is None:
         return [("there is no noise", "none", "100 %")]
     claimed = (privacy.epsilon, _percent(privacy.guessing_bound))
     if privacy.noise != "distributed" or privacy.honest_banks == 1:
-        return [("the bank of the record adds its noise, whatever others do", *claimed)]
+        return [(words("the {holder} of the record adds its noise, whatever others do"), *claimed)]
     alone = privacy.effective_epsilon
-    honest = f"at least H = {privacy.honest_banks} of {n_banks} banks"
+    honest = words(f"at least H = {privacy.honest_banks} of {n_holders} {{holders}}")
     return [
         (f"{honest} add their noise and keep it to themselves", *claimed),
         (
-            "only one bank does: for its records",
+            words("only one {holder} does: for its records"),
             upper_text(alone, 2),
             _percent(guessing_bound(alone)),
         ),
     ]
 
 
-def _learned_rows(scoring: ScoringRecord | None) -> list[Row]:
+def _learned_rows(scoring: ScoringRecord | None, words: Words) -> list[Row]:
     if scoring is None or scoring.learned is None:
         return []
     learned = scoring.learned
     known, positive = scoring.accounts_known, scoring.accounts_positive
-    return [
-        _share_row("payments that it asked a bank for", learned.payments_asked, learned.payments),
-        _share_row("payments that became alerts", learned.alerts, learned.payments),
-        _share_row(
-            "alerts that a bank's answer made or raised", learned.bank_alerts, learned.alerts
+    shares = (
+        ("{rows} for which it asked {a_holder}", learned.payments_asked, learned.payments),
+        ("{rows} that became alerts", learned.alerts, learned.payments),
+        (
+            "alerts that the answer of {a_holder} made or raised",
+            learned.bank_alerts,
+            learned.alerts,
         ),
-        _share_row("accounts that it asked about", learned.accounts_asked, learned.accounts),
-        ("accounts about which it knows a bit, over all scorings", f"{known:,}", "", ""),
-        _share_row("of these, known not to be ordinary", positive, known),
+        ("{records} that it asked about", learned.accounts_asked, learned.accounts),
+        ("{records} about which it knows a bit, over all scorings", known, None),
+        ("of these, known not to be ordinary", positive, known),
+    )
+    return [
+        (words(name), f"{number:,}", *(("", "") if of is None else _share(number, of)))
+        for name, number, of in shares
     ]
 
 
-def _share_row(name: str, number: int, of: int) -> Row:
-    return (name, f"{number:,}", f"{of:,}", f"{number / max(of, 1):.1%}")
+def _share(number: int, of: int) -> tuple[str, str]:
+    return f"{of:,}", f"{number / max(of, 1):.1%}"
 
 
 def _spent(ledgers: Mapping[str, Ledger]) -> list[Row]:
@@ -123,11 +131,11 @@ def _amount(value: Epsilon | None) -> str:
 def _released(document: RunDocument) -> str:
     sizes = document.sizes
     if sizes.red_leaves is None:
-        return f"{sizes.sums:,} noisy counts of accounts, known to the payment network"
+        return f"{sizes.sums:,} noisy counts of {{records}}, known to the {{lead}}"
     labels = f"the labels of {sizes.red_leaves:,} red leaves"
     if document.parameters.mode == "sealed":
         return f"{labels}, hidden in shares (sealed model)"
-    return f"{labels}, known to the payment network (released model)"
+    return f"{labels}, known to the {{lead}} (released model)"
 
 
 def _mechanism(document: RunDocument) -> str:

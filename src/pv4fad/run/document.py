@@ -16,24 +16,24 @@ from pv4fad import __version__
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.he.noise import FAILURE_BITS
 from pv4fad.privacy.effective import effective_epsilon, guessing_bound
-from pv4fad.protocol.count.bank import UNIT
-from pv4fad.protocol.parameters import LOG2_LAYERS, LOG2_WRAP, RunParameters
+from pv4fad.protocol.parameters import LOG2_LOAD, LOG2_WRAP, RunParameters
 from pv4fad.run.meter import PhaseCost, Traffic
 from pv4fad.schema import Schema
-from pv4fad.validated import ValidatedModel
+from pv4fad.validated import ValidatedModel, problems_text
+from pv4fad.words import Words
 
-VERSION: Literal[3] = 3
+VERSION: Literal[4] = 4
 
 SCORING_IS_OUTSIDE = {
-    "decisions": "Scoring is outside the ε claim.  About an account that it asks a bank about, the"
-    " payment network learns exactly whether the record is of the kinds it asked for, one bit for"
-    " each kind, at most once until the next refresh.  About all other accounts its"
-    " view stays as private as stated.",
-    "votes": "Scoring is outside the ε claim.  For each side of a payment that it scores, the"
-    " payment network learns a vote total.  Vote totals tell kinds of accounts apart: after a few"
-    " scorings it can know the kind of flag of most accounts that it scored.  --scoring decisions"
-    " reveals much less.",
+    "decisions": "Scoring is outside the ε claim.  About {a_record} that it asks {a_holder} about,"
+    " the {lead} learns exactly whether it is of the kinds it asked for, one bit for each kind, at"
+    " most once until the next refresh.  About all other {records} its view stays as private as"
+    " stated.",
+    "votes": "Scoring is outside the ε claim.  For each side of {a_row} that it scores, the {lead}"
+    " learns a vote total.  Vote totals tell kinds of {records} apart: after a few scorings it can"
+    " know the kind of most {records} that it scored.  --scoring decisions reveals much less.",
 }
+UNIT = "one {record} at one {holder}, added, removed or changed"
 
 
 class Privacy(ValidatedModel):
@@ -75,7 +75,7 @@ class Bounds(ValidatedModel):
     """A noisy sum leaves the range of the plaintext modulus."""
     log2_placement_failure: float
     """The accounts of some table do not fit its bins; the run aborts."""
-    log2_too_many_layers: float
+    log2_too_full_bin: float
     """A bin of a bank holds more accounts than planned for; the run aborts."""
     log2_decryption_failure: float
     circuits: dict[str, CircuitSummary]
@@ -100,7 +100,7 @@ class RunDocument(ValidatedModel):
     """The content of run.json."""
 
     format: Literal["pv4fad run"] = "pv4fad run"
-    version: Literal[3] = VERSION
+    version: Literal[4] = VERSION
     program: str = __version__
     state: Literal["unfinished", "finished"]
     run_id: str
@@ -131,7 +131,7 @@ class RunDocument(ValidatedModel):
             data_schema=schema,
             parameters=parameters,
             sizes=_sizes(parameters),
-            privacy=_privacy(parameters),
+            privacy=_privacy(parameters, schema.words),
             bounds=_bounds(parameters),
             structure_commitment=commitment.hex(),
         )
@@ -142,7 +142,7 @@ class RunDocument(ValidatedModel):
         try:
             return cls.model_validate_json(text)
         except (ValidationError, ParameterError) as error:
-            problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            problem = problems_text(error) if isinstance(error, ValidationError) else str(error)
             raise StoreError(
                 f"{where} is damaged, or of another version than {VERSION}: {problem}"
             ) from None
@@ -165,18 +165,18 @@ def _sizes(parameters: RunParameters) -> Sizes:
     )
 
 
-def _privacy(parameters: RunParameters) -> Privacy:
+def _privacy(parameters: RunParameters, words: Words) -> Privacy:
     scoring = "votes" if parameters.mode == "sealed" else "decisions"
     return Privacy(
         epsilon=parameters.epsilon,
         sensitivity=parameters.sensitivity,
-        unit=UNIT,
+        unit=words(UNIT),
         noise=parameters.noise,
         honest_banks=parameters.honest_banks,
         effective_epsilon=_effective_epsilon(parameters),
         guessing_bound=guessing_bound(parameters.exact_epsilon),
-        claim=_claim(parameters),
-        outside_the_claim=SCORING_IS_OUTSIDE[scoring],
+        claim=_claim(parameters, words),
+        outside_the_claim=words(SCORING_IS_OUTSIDE[scoring]),
     )
 
 
@@ -188,30 +188,31 @@ def _effective_epsilon(parameters: RunParameters) -> float | None:
     return effective_epsilon(epsilon, parameters.sensitivity, honest)
 
 
-def _claim(parameters: RunParameters) -> str:
+def _claim(parameters: RunParameters, words: Words) -> str:
     epsilon, delta = parameters.epsilon, parameters.sensitivity
     if epsilon == "none":
-        return (
-            "None: there is no noise, and exact counts can reveal any single account record."
+        return words(
+            "None: there is no noise, and exact counts can reveal any single {record}."
             "  For tests and demonstrations only."
         )
     noise = {
-        "per-bank": "Every bank adds all of the noise, so it holds whatever the others do.",
+        "per-bank": "Every {holder} adds all of the noise, so it holds whatever the others do.",
         "distributed": f"ε holds if at least {parameters.honest_banks} of the"
-        f" {len(parameters.banks)} banks add their noise and do not work with the payment network;"
-        f" if only one does, ε is {_effective_epsilon(parameters):.1f} for its records.",
+        f" {len(parameters.banks)} {{holders}} add their noise and do not work with the {{lead}};"
+        f" if only one does, ε is {_effective_epsilon(parameters):.1f} for its {{records}}.",
     }[parameters.noise]
     what = "the noisy counts" if parameters.mode == "counts" else "the labels of the forest"
-    return (
+    return words(
         f"What training reveals, {what}, is {epsilon}-differentially private, all of it together,"
-        f" whatever the payment network knew before.  Unit: {UNIT}.  One such record moves all"
-        f" sums together by at most Δ = {delta}, and every sum carries discrete Laplace noise with"
-        f" α = exp(−{epsilon}/{delta}).  {noise}  Who was undecided about a record before guesses"
-        f" right with a probability of at most {guessing_bound(parameters.exact_epsilon):.2f}."
+        f" whatever the {{lead}} knew before.  Unit: {UNIT}.  That moves all sums together by at"
+        f" most Δ = {delta}, and every sum carries discrete Laplace noise with"
+        f" α = exp(−{epsilon}/{delta}).  {noise}  Who was undecided about {{a_record}} before"
+        " guesses right with a probability of at most"
+        f" {guessing_bound(parameters.exact_epsilon):.2f}."
         "  The claim is computational (it needs the encryption), plus a statistical distance of"
         f" 2^{parameters.log2_distance:.1f} for all sanitised ciphertexts, and a probability of"
-        f" 2^{parameters.log2_false_match:.1f} that two accounts are taken for one.  Runs add up;"
-        " the ledger of a bank counts those of the folder it is in."
+        f" 2^{parameters.log2_false_match:.1f} that two {{records}} are taken for one.  Runs add"
+        " up; the ledger of {a_holder} counts those of the folder it is in."
     )
 
 
@@ -223,7 +224,7 @@ def _bounds(parameters: RunParameters) -> Bounds:
         log2_false_match=parameters.log2_false_match,
         log2_wrap=LOG2_WRAP,
         log2_placement_failure=float(np.logaddexp2.reduce(failures)),
-        log2_too_many_layers=LOG2_LAYERS,
+        log2_too_full_bin=LOG2_LOAD,
         log2_decryption_failure=-FAILURE_BITS,
         circuits={
             name: CircuitSummary(

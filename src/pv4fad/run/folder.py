@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -21,8 +22,10 @@ from pv4fad.run.document import RunDocument
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.file import holds_store
 from pv4fad.store.sealing import Passphrase
+from pv4fad.workers import available_cores
 
 RUN_FILE = "run.json"
+_STORES_AT_ONCE = 4  # to open one takes 128 MB for a moment
 _UNFINISHED_FILES = ".run.json.*.new"  # of a process that was killed while it wrote
 
 
@@ -99,10 +102,16 @@ class RunFolder:
     ) -> Iterator[dict[str, DiskStore]]:
         """The stores of these parties, open; `create` makes those that are not there."""
         with ExitStack() as stack:
-            yield {
-                party: stack.enter_context(self._store(party, passphrase, create=create))
-                for party in parties
-            }
+            # Most of the time goes into the passphrase, without Python's lock.
+            with ThreadPoolExecutor(min(available_cores(), _STORES_AT_ONCE)) as threads:
+                opening = {
+                    party: threads.submit(self._store, party, passphrase, create=create)
+                    for party in parties
+                }
+            for future in opening.values():
+                if future.exception() is None:
+                    stack.enter_context(future.result())
+            yield {party: future.result() for party, future in opening.items()}
 
     def _store(self, party: str, passphrase: Passphrase, *, create: bool) -> DiskStore:
         folder = self.path / party

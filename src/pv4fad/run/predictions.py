@@ -26,8 +26,8 @@ from pv4fad.errors import DataError
 from pv4fad.files import whole_file
 from pv4fad.payments.challenge import PREDICTIONS_FORMAT_FILE
 
-BANKS_RECORD = "the bank's record"
-"""The reason of an alert that a bank's answer made or raised."""
+HOLDERS_ANSWER = "the {holder}'s record"
+"""The reason of an alert that the answer of a holder made or raised."""
 
 
 def prediction_table(
@@ -70,7 +70,7 @@ def require_order_fits(order: pl.Series, row_ids: pl.Series, where: Path) -> Non
     if order.n_unique() < len(order):
         raise DataError(f"{path}: some {order.name} is listed twice")
     for ids, others, problem in (
-        (order, row_ids, "is not among the transactions"),
+        (order, row_ids, "is not among the rows"),
         (row_ids, order, "is missing"),
     ):
         wrong = ids.filter(~ids.is_in(others.implode()))

@@ -63,6 +63,7 @@ class DiskStore(Store):
         # seem never to have been written.
         self._write_ids: dict[str, bytes] = {}
         self._manifest = 0
+        self._manifest_before = 0  # the transaction under way
 
     @classmethod
     def create(
@@ -158,10 +159,13 @@ class DiskStore(Store):
     def _begin(self) -> None:
         with store_errors(self.folder):
             self._connection.execute("BEGIN IMMEDIATE")
+        self._manifest_before = self._manifest
 
     def _commit(self) -> None:
         with store_errors(self.folder):
-            self._connection.execute("UPDATE info SET manifest = ?", (self._sealed_manifest(),))
+            # Every write changes it; a transaction that only read has nothing to wait for.
+            if self._manifest != self._manifest_before:
+                self._connection.execute("UPDATE info SET manifest = ?", (self._sealed_manifest(),))
             self._connection.execute("COMMIT")
 
     def _rollback(self) -> None:

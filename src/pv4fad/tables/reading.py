@@ -79,12 +79,16 @@ def read_rows(
     repeated = ids.is_not_null() & ~ids.is_first_distinct()
     sheet = sheet.with_check(Check(rows.id, "an id that an earlier row has"), repeated)
     frame, report = sheet.settle(on_bad_rows)
-    spaced = [
+    return RowTable(with_namespaces(schema, frame), report)
+
+
+def with_namespaces(schema: Schema, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the namespace of each side before its ids, where sides have one."""
+    return rows.with_columns(
         pl.concat_str(pl.lit(side.namespace + _SEPARATOR), side.id).alias(side.id)
         for side in schema.sides.values()
         if side.namespace is not None
-    ]
-    return RowTable(frame.with_columns(spaced), report)
+    )
 
 
 def read_records(

@@ -64,7 +64,7 @@ class ScoredData:
         id_column = schema.rows.id
         table = _read(predictions, id_column)
         if set(table[id_column]) != set(transactions[id_column]):
-            raise DataError(f"{predictions}: not one prediction for each transaction of {source}")
+            raise DataError(f"{predictions}: not one prediction for each row of {source}")
         record = require_run(predictions, run_id)
         if record is None:
             raise DataError(
@@ -95,9 +95,7 @@ def require_matched_accounts(store: Store, run_id: str, version: str) -> None:
     with store.transaction() as tx:
         matched = with_keys_in_use(Records(tx, run_id)).get(AccountFile)
     if matched.fingerprint != version:
-        raise DataError(
-            f"{store.party}: the account file of the test split is not the one matched last"
-        )
+        raise DataError(f"{store.party}: the records of the test split are not those matched last")
 
 
 def compare_decisions(
@@ -124,7 +122,7 @@ def compare_decisions(
     first = record.accounts_known == record.learned.accounts_asked
     if not first and notes.n_known()[0] != record.accounts_known:
         raise DataError(
-            "other payments were scored after these, so what was known at the time cannot be"
+            "other rows were scored after these, so what was known at the time cannot be"
             " reconstructed"
         )
     judge.begin(np.full_like(known, UNKNOWN) if first else known)

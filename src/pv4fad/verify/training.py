@@ -24,6 +24,7 @@ from pv4fad.errors import DataError
 from pv4fad.evidence.trusted import trusted_counts
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.lead.data import bank_directory, load_holders, load_split, records_fingerprint
+from pv4fad.lead.desk_labels import rows_as_trained
 from pv4fad.lead.evidence_model import OwnModel, PreparedEvidence
 from pv4fad.lead.paper_model import PreparedTrees
 from pv4fad.lead.prepare import (
@@ -32,7 +33,7 @@ from pv4fad.lead.prepare import (
     prepare_payment_network,
     read_training_record,
 )
-from pv4fad.lead.rows import LeadData, fingerprint
+from pv4fad.lead.rows import LeadData
 from pv4fad.lead.simulate import party_names
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.compare.state import BankLabelShare, Labels, LabelShare
@@ -97,7 +98,9 @@ def verify(
     data = load_split(schema, split)
     accounts = data.records
     if set(accounts) != set(document.parameters.banks):
-        raise DataError(f"{split} has other banks than the run in {folder.path}")
+        raise DataError(
+            f"{split} has other {schema.words.forms['holders']} than the run in {folder.path}"
+        )
     with folder.stores(party_names(document.parameters.banks), passphrase) as stores:
         committed = bytes.fromhex(document.structure_commitment)
         return compare(document.parameters, committed, data.rows, accounts, stores, scored=scored)
@@ -115,8 +118,16 @@ def compare(
     """Compare a trained run, given all stores, with everybody's data, and what it has scored."""
     run_id = parameters.run_id
     private = read_training_record(stores[PAYMENT_NETWORK], run_id)
-    if fingerprint(transactions) != private.transactions:
-        raise DataError("these are not the transactions that the run was trained on")
+    as_trained = rows_as_trained(
+        private.data_schema,
+        stores[PAYMENT_NETWORK],
+        run_id,
+        transactions,
+        private.transactions,
+    )
+    if as_trained is None:
+        raise DataError("these are not the rows that the run was trained on")
+    transactions = as_trained
     for bank, frame in accounts.items():
         _require_same_accounts(stores[bank], run_id, records_fingerprint(frame))
     settings, seed, schema = private.settings, private.seed, private.data_schema
@@ -229,4 +240,4 @@ def _require_same_accounts(store: Store, run_id: str, version: str) -> None:
         expense.account_file for expense in read_ledger(store).expenses if expense.run_id == run_id
     }
     if used != {version}:
-        raise DataError(f"{store.party}: these are not the accounts that the run was trained on")
+        raise DataError(f"{store.party}: these are not the records that the run was trained on")

@@ -61,7 +61,7 @@ def test_shares_of_a_count_add_up_to_the_plain_sum(keys, name):
         tuple(ring.dump(encryptor.encrypt(blocks[k, block])) for k in range(N_ATOMS))
         for block in range(blocks.shape[1])
     ]
-    flood = linear_bound(ring, 16 * blocks.shape[1] * N_ATOMS).flood
+    flood = linear_bound(ring, 16 * blocks.shape[1] * N_ATOMS, 2).flood
     counted = set()
     for lane in lanes(layout, ring.degree):
         sums = tuple(

@@ -167,7 +167,7 @@ def test_counts_of_the_wrong_number_or_range_change_nothing():
         wrong = honest.residues.copy()
         off = (count - int(world.true_counts().ravel()[place])) % int(t)
         wrong[place] = (wrong[place] + np.uint64(off)) % t
-        with pytest.raises(ProtocolError, match="no accounts and no noise add up to"):
+        with pytest.raises(ProtocolError, match="no records and no noise add up to"):
             network.handle(_changed(honest, wrong))
     network.handle(encode(honest))
     assert np.array_equal(network.counts(run_id), world.true_counts())

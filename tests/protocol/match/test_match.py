@@ -27,7 +27,9 @@ def plain_join(run: Recording, bank: int, table_id: str) -> np.ndarray:
     """(atoms, bins): which account of the payment network is at this bank with which atom."""
     world = run.world
     table = world.record(world.federation.payment_network, PlacedTable, table_id)
-    joined = np.zeros((world.parameters.sizes.n_atoms, len(table.words)), np.int64)
+    joined = np.zeros(
+        (world.parameters.sizes.n_atoms, world.parameters.table(table_id).layout.n_bins), np.int64
+    )
     for key, where in zip(table.keys, table.bins, strict=True):
         owner, bare = world.case.keys[key]
         if owner in (bank, UNKNOWN) and (bank, bare) in world.case.records:

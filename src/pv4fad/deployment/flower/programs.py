@@ -1,4 +1,4 @@
-"""The programs of Flower that a party runs beside its station: a SuperLink or a SuperNode.
+"""Flower as carrier: beside its station a party runs a SuperLink or a SuperNode.
 
 They run with telemetry, update check and installation of dependencies switched off, with a home
 folder inside the party's folder, and without the passphrase in their environment.
@@ -6,24 +6,31 @@ folder inside the party's folder, and without the passphrase in their environmen
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pv4fad.deployment.card import PartyCard
+from pv4fad.deployment.certificates import ssh_private_key, ssh_public_key
 from pv4fad.deployment.exchange import Job
+from pv4fad.deployment.flower.asking import WINDOW_BYTES
 from pv4fad.deployment.flower.guarded import APP_FOLDER
-from pv4fad.deployment.party_folder import HUB_CERTIFICATE, HUB_KEY, NODE_KEY, PartyFolder
-from pv4fad.errors import DataError, StoreError
-from pv4fad.files import write_whole
+from pv4fad.deployment.flower.station_socket import open_socket
+from pv4fad.deployment.party_folder import KEY_FILE, PartyFolder
+from pv4fad.deployment.station import Station
+from pv4fad.deployment.status import STOPPED, Status, has_stopped, read_status
+from pv4fad.errors import DataError, ParameterError, StoreError
+from pv4fad.files import whole_file, write_whole
 from pv4fad.protocol.roles import AGGREGATOR
 from pv4fad.store.sealing import ENVIRONMENT as PASSPHRASE_VARIABLE
 
@@ -31,15 +38,18 @@ FLOWER_VERSION = "1.41.0"
 FOLDER_VARIABLE, STATION_VARIABLE = "PV4FAD_FOLDER", "PV4FAD_STATION"
 _HOME = "flower"  # in the party's folder
 _CONNECTION = "federation"  # the name of the SuperLink in Flower's configuration
+_LOOK_EVERY_S = 1.0
+_TRY_AGAIN_S = 5.0
 _TERMINATE_S = 10.0
 _LISTENS_WITHIN_S = 60.0
 _ANSWERS_WITHIN_S = 120.0
 _LOG_TAIL_BYTES = 4000
+_log = logging.getLogger("pv4fad.station")
 _SILENT = "the SuperLink does not answer; is pv4fad party run running at the aggregator?"
 _PORT_IN_USE = "the port is in use: change hub or runtime-port in party.toml"
 _REASONS = {
-    "CERTIFICATE_VERIFY_FAILED": "the certificate of the SuperLink was not signed with this"
-    " party's root certificate, or is for another host",
+    "CERTIFICATE_VERIFY_FAILED": "the SuperLink does not have the certificate on the aggregator's"
+    " card, or it is for another host",
     "[code: 2004]": "the SuperLink does not know the key of this node: the aggregator needs this"
     " party's card (pv4fad party join) and a restart",
     "refused: an app": "the SuperLink handed out an app that is not the one of this PV4FAD version",
@@ -48,8 +58,10 @@ _REASONS = {
 }
 
 
-class FlowerPrograms:
-    """`pv4fad.deployment.carrier.Programs` with Flower."""
+class FlowerCarrier:
+    """`pv4fad.deployment.carrier.Carrier` with Flower."""
+
+    window_bytes = WINDOW_BYTES
 
     def version(self) -> str:
         try:
@@ -60,60 +72,123 @@ class FlowerPrograms:
             raise DataError(f"flwr {found} is installed; PV4FAD was tested with {FLOWER_VERSION}")
         return f"flwr {found}"
 
-    @contextmanager
-    def hub(self, folder: PartyFolder, station: Path) -> Iterator[FlowerProgram]:
-        """A SuperLink, with TLS and authenticated nodes."""
+    def serve(
+        self,
+        folder: PartyFolder,
+        station: Station,
+        ended: threading.Event,
+        ready: Callable[[], None],
+    ) -> None:
         self.version()
-        settings = folder.settings()
-        host, port = settings.listens_at
-        for name in (HUB_CERTIFICATE, HUB_KEY, settings.root_certificate):
-            if not folder.file(name).is_file():
-                raise DataError(
-                    f"{folder.file(name)} is missing (docs/operate/deployment.md, step 2)"
-                )
-        arguments = [
-            "flower-superlink",
-            *("--ssl-ca-certfile", str(folder.file(settings.root_certificate))),
-            *("--ssl-certfile", str(folder.file(HUB_CERTIFICATE))),
-            *("--ssl-keyfile", str(folder.file(HUB_KEY))),
-            *("--host", host, "--port", str(port)),
-            "--enable-supernode-auth",
-            "--disable-runtime-dependency-installation",
-            *("--database", str(folder.path / _HOME / "superlink.db")),
-        ]
-        variables = {FOLDER_VARIABLE: str(folder.path), STATION_VARIABLE: str(station)}
-        with _started(folder, arguments, variables) as program:
-            _wait_until_listening(host, port, program)
-            _register(folder, folder.complete_cards())
-            yield program
+        run = _run_hub if folder.settings().role == AGGREGATOR else _run_node
+        with open_socket(station.exchange) as path:
+            run(folder, path, ended, ready)
 
-    @contextmanager
-    def node(self, folder: PartyFolder, station: Path) -> Iterator[FlowerProgram]:
-        """A SuperNode."""
-        self.version()
-        settings = folder.settings()
-        root = folder.file(settings.root_certificate)
-        if not root.is_file():
-            raise DataError(
-                f"{root} is missing: import it from the aggregator"
-                " (pv4fad party join --root-certificate)"
-            )
-        node = f'role="{settings.role}" party="{settings.name}" station="{station}"'
-        arguments = [
-            "flower-supernode",
-            *("--superlink", settings.hub),
-            *("--root-certificates", str(root)),
-            *("--auth-supernode-private-key", str(folder.file(NODE_KEY))),
-            *("--node-config", node),
-            *("--host", "127.0.0.1", "--port", str(settings.runtime_port)),
-        ]
-        with _started(folder, arguments, {}) as program:
-            yield program
-
-    def start_job(self, folder: PartyFolder, job: Job, number: int) -> None:
+    def start_job(self, folder: PartyFolder, job: Job) -> int:
         """Submit the app."""
-        config = f'job="{job}" number={number}'
-        _control(folder, "run", str(APP_FOLDER), _CONNECTION, "--run-config", config)
+        before = self.status(folder)
+        if before is None and job == "resume":
+            raise StoreError(f"{folder.path}: no job was started yet")
+        if before is not None and before.state == "running":
+            alive = not has_stopped(folder.path, before)
+            if alive or job != "resume":
+                what = "is running: see pv4fad federation status" if alive else STOPPED
+                raise StoreError(f"job {before.number} ({before.job}): {what}")
+        _control(folder, "run", str(APP_FOLDER), _CONNECTION, "--run-config", f'job="{job}"')
+        return 1 if before is None else before.number + 1
+
+    def status(self, folder: PartyFolder) -> Status | None:
+        if folder.settings().role != AGGREGATOR:
+            raise ParameterError(
+                f"{folder.path} is not the aggregator's folder: over Flower, jobs are started there"
+            )
+        return read_status(folder.path)
+
+    def require_running(self, folder: PartyFolder, running: Status) -> None:
+        if has_stopped(folder.path, running):
+            raise StoreError(STOPPED)
+
+
+def _run_hub(
+    folder: PartyFolder, station: Path, ended: threading.Event, ready: Callable[[], None]
+) -> None:
+    with _superlink(folder, station) as hub:
+        ready()
+        while not ended.wait(_LOOK_EVERY_S):
+            if hub.has_ended():
+                raise StoreError(f"the hub has ended: {hub.why_it_ended()}")
+
+
+def _run_node(
+    folder: PartyFolder, station: Path, ended: threading.Event, ready: Callable[[], None]
+) -> None:
+    """A node that ends is started again: the hub may not run yet, or no longer."""
+    logged = ""
+    while not ended.is_set():
+        with _supernode(folder, station) as node:
+            if not logged:
+                ready()
+            while not node.has_ended() and not ended.wait(_LOOK_EVERY_S):
+                pass
+        if ended.is_set():
+            return
+        reason = node.why_it_ended()
+        if reason != logged:
+            logged = reason
+            _log.warning("not connected: %s; trying again every %.0f s", reason, _TRY_AGAIN_S)
+        ended.wait(_TRY_AGAIN_S)
+
+
+@contextmanager
+def _superlink(folder: PartyFolder, station: Path) -> Iterator[FlowerProgram]:
+    """With TLS and authenticated nodes, once it listens and knows them."""
+    host, port = folder.settings().listens_at
+    certificate = str(_own_file(folder, "hub.crt", folder.own_card().certificate.encode()))
+    arguments = [
+        "flower-superlink",
+        *("--ssl-ca-certfile", certificate, "--ssl-certfile", certificate),
+        *("--ssl-keyfile", str(folder.file(KEY_FILE))),
+        *("--host", host, "--port", str(port)),
+        "--enable-supernode-auth",
+        "--disable-runtime-dependency-installation",
+        *("--database", str(folder.path / _HOME / "superlink.db")),
+    ]
+    variables = {FOLDER_VARIABLE: str(folder.path), STATION_VARIABLE: str(station)}
+    with _started(folder, arguments, variables) as program:
+        _wait_until_listening(host, port, program)
+        _register(folder, folder.complete_cards())
+        yield program
+
+
+@contextmanager
+def _supernode(folder: PartyFolder, station: Path) -> Iterator[FlowerProgram]:
+    settings = folder.settings()
+    node = f'role="{settings.role}" party="{settings.name}" station="{station}"'
+    key = _own_file(folder, "node", ssh_private_key(folder.file(KEY_FILE)))
+    arguments = [
+        "flower-supernode",
+        *("--superlink", settings.hub),
+        *("--root-certificates", str(_root(folder))),
+        *("--auth-supernode-private-key", str(key)),
+        *("--node-config", node),
+        *("--host", "127.0.0.1", "--port", str(settings.runtime_port)),
+    ]
+    with _started(folder, arguments, {}) as program:
+        yield program
+
+
+def _root(folder: PartyFolder) -> Path:
+    """The certificate that the SuperLink has to show."""
+    return _own_file(folder, "hub.crt", folder.complete_cards()[AGGREGATOR].certificate.encode())
+
+
+def _own_file(folder: PartyFolder, name: str, content: bytes) -> Path:
+    """A file for Flower, in the folder that is its home."""
+    path = folder.path / _HOME / name
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with whole_file(path, private=True) as file:
+        file.write(content)
+    return path
 
 
 @dataclass(frozen=True)
@@ -208,17 +283,18 @@ def _register(folder: PartyFolder, cards: Mapping[str, PartyCard]) -> None:
         if name == AGGREGATOR:
             continue
         key = nodes / f"{name}.pub"
-        if key.is_file() and key.read_text(encoding="utf-8") == card.node_key:
+        public = ssh_public_key(card.certificate)
+        if key.is_file() and key.read_text(encoding="utf-8") == public:
             continue
         new = nodes / f"{name}.new.pub"
-        write_whole(new, card.node_key, private=True)
+        write_whole(new, public, private=True)
         _control(folder, "supernode", "register", str(new), _CONNECTION, "--name", name)
         new.replace(key)
 
 
 def _control(folder: PartyFolder, *arguments: str) -> None:
     settings, environment = folder.settings(), flower_environment(folder)
-    root = folder.file(settings.root_certificate)
+    root = _root(folder)
     write_whole(
         folder.path / _HOME / "config.toml",
         f'[superlink]\ndefault = "{_CONNECTION}"\n\n[superlink.{_CONNECTION}]\n'

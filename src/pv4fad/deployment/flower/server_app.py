@@ -14,22 +14,19 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_ssh_public_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
 from pv4fad.deployment.card import PartyCard
-from pv4fad.deployment.carrier import Failure
-from pv4fad.deployment.exchange import Reply, Request, from_frames, to_frames
+from pv4fad.deployment.certificates import read_certificate
+from pv4fad.deployment.exchange import Reply, Request, from_bytes, to_bytes
+from pv4fad.deployment.flower.asking import Failure, relay_job
 from pv4fad.deployment.flower.client_app import from_record, to_record
 from pv4fad.deployment.flower.programs import FOLDER_VARIABLE, STATION_VARIABLE
+from pv4fad.deployment.flower.station_socket import call
 from pv4fad.deployment.party_folder import PartyFolder
-from pv4fad.deployment.relay import relay_job
-from pv4fad.deployment.station_socket import call
+from pv4fad.deployment.status import new_status, read_status
 from pv4fad.errors import Pv4fadError
 from pv4fad.protocol.roles import AGGREGATOR
 
@@ -45,19 +42,19 @@ def main(grid: Grid, context: Context) -> None:
     """Carry one job through; how it went is in status.json."""
     folder = PartyFolder(Path(os.environ[FOLDER_VARIABLE]))
     cards = folder.complete_cards()
-    carrier = FlowerCarrier(grid, cards, Path(os.environ[STATION_VARIABLE]))
-    job, number = str(context.run_config["job"]), int(context.run_config["number"])
-    relay_job(folder.path, list(cards), job, number, carrier)
+    status = new_status(read_status(folder.path), str(context.run_config["job"]))
+    own_station = Path(os.environ[STATION_VARIABLE])
+    relay_job(folder.path, list(cards), status, FlowerGrid(grid, cards, own_station))
 
 
-class FlowerCarrier:
+class FlowerGrid:
     """Reaches the station of every party; the aggregator's own is called directly."""
 
     def __init__(self, grid: Grid, cards: Mapping[str, PartyCard], own_station: Path) -> None:
         self._grid = grid
         self._own_station = own_station
         self._keys = {
-            name: _as_registered(card.node_key)
+            name: _as_registered(card.certificate)
             for name, card in cards.items()
             if name != AGGREGATOR
         }
@@ -75,7 +72,7 @@ class FlowerCarrier:
         if node_id is None:
             self._failed.append((party, Failure("its node is not connected")))
             return
-        record = to_record(to_frames(request))
+        record = to_record(to_bytes(request))
         message = Message(record, node_id, "query", ttl=_LIFE_S)
         (message_id,) = self._grid.push_messages([message]) or (None,)
         if message_id is None:
@@ -103,7 +100,7 @@ class FlowerCarrier:
         if message.has_error():
             return party, Failure(f"error {message.error.code} of its node")
         try:
-            return party, from_frames(from_record(message.content), Reply)
+            return party, from_bytes(from_record(message.content), Reply)
         except Pv4fadError as error:
             return party, Failure(str(error))
 
@@ -116,13 +113,13 @@ class FlowerCarrier:
 
     def _call_own_station(self, request: Request) -> None:
         try:
-            self._local.put(from_frames(call(self._own_station, to_frames(request)), Reply))
+            self._local.put(from_bytes(call(self._own_station, to_bytes(request)), Reply))
         except Pv4fadError as error:
             time.sleep(_SLOWEST_POLL_S)
             self._local.put(Failure(str(error)))
 
 
-def _as_registered(node_key: str) -> bytes:
+def _as_registered(certificate: str) -> bytes:
     """A public key as the SuperLink keeps it."""
-    key = load_ssh_public_key(node_key.encode())
+    key = read_certificate(certificate).public_key()
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

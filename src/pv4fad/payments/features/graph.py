@@ -22,13 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.payments.features.payment_log import (
-    PaymentLog,
-    Payments,
-    Questions,
-    RankIndex,
-    relations,
-)
+from pv4fad.payments.features.payment_log import Asked, PaymentLog, Payments, Questions, RankIndex
 from pv4fad.tables.earlier import Integers
 
 MOST_NEIGHBOURS = 64
@@ -41,19 +35,21 @@ class Neighbours:
     """Who has paid whom, each pair once, at the rank of the instant when it first did."""
 
     def __init__(
-        self, payer: Integers, payee: Integers, rank: Integers, n_accounts: int, n_instants: int
+        self, payer: Integers, payee: Integers, rank: Integers, n_accounts: int, stride: int
     ) -> None:
+        """`stride`: of the questions that will be asked."""
         self._payer, self._payee, self._n_accounts = payer, payee, n_accounts
-        self._by_payer = RankIndex(payer, rank, n_accounts, n_instants)
-        self._by_payee = RankIndex(payee, rank, n_accounts, n_instants)
+        self._by_payer = RankIndex(payer, rank, n_accounts, stride)
+        self._by_payee = RankIndex(payee, rank, n_accounts, stride)
         pair = payer * n_accounts + payee
         order = np.argsort(pair)
         self._pair, self._rank = pair[order], rank[order]
 
-    def cycles_closed(self, ordering: Integers, beneficiary: Integers, rank: Integers) -> Integers:
+    def cycles_closed(self, payers: Asked, payees: Asked, rank: Integers) -> Integers:
         """For each ordering account that pays a beneficiary at an instant: how many accounts x."""
-        n_payees = self._by_payer.before(beneficiary, rank)
-        n_payers = self._by_payee.before(ordering, rank)
+        ordering, beneficiary = payers.key, payees.key
+        n_payees = self._by_payer.before(payees)
+        n_payers = self._by_payee.before(payers)
         fewest = np.minimum(n_payees, n_payers)
         found = np.where(fewest > MOST_NEIGHBOURS, -1, 0)
         searched = (fewest > 0) & (fewest <= MOST_NEIGHBOURS)
@@ -121,8 +117,8 @@ GRAPH_MEANINGS: dict[str, str] = {
     f"account; −1 where the former and the latter are more than {MOST_NEIGHBOURS}",
 }
 
-_HOUR = 3_600_000_000  # timestamps are in microseconds
-_DAY, _WEEK = 24 * _HOUR, 7 * 24 * _HOUR
+HOUR = 3_600_000_000  # timestamps are in microseconds
+DAY, WEEK = 24 * HOUR, 7 * 24 * HOUR
 # Sums of hundredths stay exact for 900,000 payments of one account at the largest amount counted.
 _LARGEST_AMOUNT = 1e11
 
@@ -139,28 +135,31 @@ class GraphRows:
     amount: NDArray[np.float64]
 
 
-def graph_features(rows: GraphRows) -> dict[str, NDArray[np.generic]]:
-    """`GRAPH_MEANINGS`, by row."""
+def graph_features(rows: GraphRows, n_history: int) -> dict[str, NDArray[np.generic]]:
+    """`GRAPH_MEANINGS`, by row, of the rows after the first `n_history`."""
     began = _first_time(rows.payment, rows.time)
     edges = np.flatnonzero(rows.is_first_leg)
     n_accounts = int(max(rows.ordering.max(initial=-1), rows.beneficiary.max(initial=-1))) + 1
-    ordering, beneficiary = rows.ordering, rows.beneficiary
-    sides = np.stack([ordering, beneficiary])
+    sides = np.stack([rows.ordering, rows.beneficiary])
     # Both directions at once: pairs that are asked about need not have paid.
     known, pair = np.unique(sides * n_accounts + sides[::-1], return_inverse=True)
     forward, backward = pair.reshape(2, -1)
-    payments = Payments(rows.time[edges], forward[edges], _hundredths(rows.amount[edges]))
-    questions = Questions(began, payments)
-    sent = PaymentLog(ordering[edges], n_accounts, payments, questions)
-    received = PaymentLog(beneficiary[edges], n_accounts, payments, questions)
-    pairs = PaymentLog(forward[edges], len(known), payments, questions)
-    first, _ = relations(payments, None)
+    payments = Payments(rows.time[edges], forward[edges], hundredths(rows.amount[edges]))
+    questions = Questions(began[n_history:], payments)
+    sent = PaymentLog(rows.ordering[edges], n_accounts, questions)
+    received = PaymentLog(rows.beneficiary[edges], n_accounts, questions)
+    pairs = PaymentLog(forward[edges], len(known), questions)
+    ordering, beneficiary, same_pair, reverse_pair = (
+        Asked(key[n_history:], questions)
+        for key in (rows.ordering, rows.beneficiary, forward, backward)
+    )
+    first, _ = questions.relations(None)
     neighbours = Neighbours(
-        ordering[edges][first],
-        beneficiary[edges][first],
+        rows.ordering[edges][first],
+        rows.beneficiary[edges][first],
         questions.payment_rank[first],
         n_accounts,
-        len(questions.instants),
+        questions.stride,
     )
     return {
         "ordering_received": received.count(ordering),
@@ -169,26 +168,26 @@ def graph_features(rows: GraphRows) -> dict[str, NDArray[np.generic]]:
         "ordering_payers": received.partners(ordering),
         "beneficiary_payees": sent.partners(beneficiary),
         "beneficiary_payers": received.partners(beneficiary),
-        "ordering_sent_1d": sent.count(ordering, _DAY),
-        "ordering_sent_7d": sent.count(ordering, _WEEK),
-        "ordering_payees_1d": sent.partners(ordering, _DAY),
-        "ordering_payees_7d": sent.partners(ordering, _WEEK),
-        "beneficiary_received_1d": received.count(beneficiary, _DAY),
-        "beneficiary_received_7d": received.count(beneficiary, _WEEK),
-        "beneficiary_payers_1d": received.partners(beneficiary, _DAY),
-        "beneficiary_payers_7d": received.partners(beneficiary, _WEEK),
-        "ordering_sent_amount": _log(sent.total(ordering)),
-        "ordering_received_amount": _log(received.total(ordering)),
-        "beneficiary_sent_amount": _log(sent.total(beneficiary)),
-        "beneficiary_received_amount": _log(received.total(beneficiary)),
-        "ordering_sent_amount_1d": _log(sent.total(ordering, _DAY)),
-        "ordering_received_amount_1d": _log(received.total(ordering, _DAY)),
-        "beneficiary_received_amount_1d": _log(received.total(beneficiary, _DAY)),
-        "ordering_sent_recency": _recency(sent.since_last(ordering)),
-        "ordering_received_recency": _recency(received.since_last(ordering)),
-        "beneficiary_received_recency": _recency(received.since_last(beneficiary)),
-        "pair_recency": _recency(pairs.since_last(forward)),
-        "reverse_pair_seen": pairs.count(backward),
+        "ordering_sent_1d": sent.count(ordering, DAY),
+        "ordering_sent_7d": sent.count(ordering, WEEK),
+        "ordering_payees_1d": sent.partners(ordering, DAY),
+        "ordering_payees_7d": sent.partners(ordering, WEEK),
+        "beneficiary_received_1d": received.count(beneficiary, DAY),
+        "beneficiary_received_7d": received.count(beneficiary, WEEK),
+        "beneficiary_payers_1d": received.partners(beneficiary, DAY),
+        "beneficiary_payers_7d": received.partners(beneficiary, WEEK),
+        "ordering_sent_amount": log_of_hundredths(sent.total(ordering)),
+        "ordering_received_amount": log_of_hundredths(received.total(ordering)),
+        "beneficiary_sent_amount": log_of_hundredths(sent.total(beneficiary)),
+        "beneficiary_received_amount": log_of_hundredths(received.total(beneficiary)),
+        "ordering_sent_amount_1d": log_of_hundredths(sent.total(ordering, DAY)),
+        "ordering_received_amount_1d": log_of_hundredths(received.total(ordering, DAY)),
+        "beneficiary_received_amount_1d": log_of_hundredths(received.total(beneficiary, DAY)),
+        "ordering_sent_recency": recency(sent.since_last(ordering)),
+        "ordering_received_recency": recency(received.since_last(ordering)),
+        "beneficiary_received_recency": recency(received.since_last(beneficiary)),
+        "pair_recency": recency(pairs.since_last(same_pair)),
+        "reverse_pair_seen": pairs.count(reverse_pair),
         "cycles_closed": neighbours.cycles_closed(ordering, beneficiary, questions.rank()),
     }
 
@@ -201,14 +200,17 @@ def _first_time(payment: Integers, time: Integers) -> Integers:
     return result
 
 
-def _hundredths(amount: NDArray[np.float64]) -> Integers:
+def hundredths(amount: NDArray[np.float64]) -> Integers:
+    """Amounts as they enter sums."""
     return np.rint(np.minimum(amount, _LARGEST_AMOUNT) * 100.0).astype(np.int64)
 
 
-def _log(total: Integers) -> NDArray[np.float64]:
+def log_of_hundredths(total: Integers) -> NDArray[np.float64]:
+    """Sums of amounts as features."""
     return np.log1p(total / 100.0)
 
 
-def _recency(since: tuple[Integers, NDArray[np.bool_]]) -> NDArray[np.float64]:
+def recency(since: tuple[Integers, NDArray[np.bool_]]) -> NDArray[np.float64]:
+    """How lately something happened, as a feature, from the time since and whether it did."""
     elapsed, exists = since
-    return np.where(exists, 1.0 / (1.0 + elapsed / _HOUR), 0.0)
+    return np.where(exists, 1.0 / (1.0 + elapsed / HOUR), 0.0)

@@ -10,11 +10,13 @@ will.  There is no label among the inputs and no NaN among the outputs.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.payments.features.graph import GRAPH_MEANINGS, GraphRows, graph_features
+from pv4fad.payments.features.graph import GRAPH_MEANINGS, HOUR, GraphRows, graph_features
 from pv4fad.tables.earlier import (
     EarlierRows,
     Integers,
@@ -22,7 +24,7 @@ from pv4fad.tables.earlier import (
     group_codes,
     time_ranks,
 )
-from pv4fad.tables.features import FeatureTable
+from pv4fad.tables.features import FeatureTable, side_by_side
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +58,7 @@ _MESSAGE_MEANINGS: dict[str, str] = {
 }
 FEATURE_MEANINGS: dict[str, str] = _MESSAGE_MEANINGS | GRAPH_MEANINGS
 
-_INPUT_COLUMNS = (
+INPUT_COLUMNS = (
     "MessageId",
     "Timestamp", "UETR", "Sender", "Receiver", "TransactionReference",
     "OrderingAccount", "OrderingName", "OrderingStreet", "OrderingCountryCityZip",
@@ -67,6 +69,11 @@ _INPUT_COLUMNS = (
 
 _SIDES = ("Ordering", "Beneficiary")
 _CURRENCY_COLUMNS = ("SettlementCurrency", "InstructedCurrency")
+_IDENTITY = ("Name", "Street", "CountryCityZip")
+_CODED_COLUMNS = (
+    "Sender", "Receiver", "UETR", "TransactionReference", *_CURRENCY_COLUMNS,
+    *(f"{side}{part}" for side in _SIDES for part in _IDENTITY),
+)  # fmt: skip
 _SMALLEST_AMOUNT = 0.01
 # Log amounts enter sums as whole multiples of 2^-14: exact, and squares of 10^7 rows fit 64 bits.
 _LOG_UNIT = 2.0**-14
@@ -79,38 +86,73 @@ def compute_features(
     transactions: pl.DataFrame, history: pl.DataFrame | None = None
 ) -> FeatureTable:
     """The features of `transactions` (schema types), which continue from the rows of `history`."""
-    rows = transactions.select(_INPUT_COLUMNS)
+    rows = transactions.select(INPUT_COLUMNS)
     n_history = 0
     if history is not None:
         n_history = history.height
-        rows = pl.concat([history.select(_INPUT_COLUMNS), rows])
+        rows = pl.concat([history.select(INPUT_COLUMNS), rows])
     columns = _Columns(rows)
-    values = np.empty((transactions.height, len(FEATURE_MEANINGS)), np.float32)
-    computed = (
-        _message_features(columns)
-        | _sender_features(columns)
-        | _repetition(columns)
-        | graph_features(columns.graph_rows())
+    # Sorting and looking up let other threads run meanwhile.
+    with ThreadPoolExecutor() as threads:
+        graph = threads.submit(graph_features, columns.graph_rows(), n_history)
+        parts = list(threads.map(lambda part: part(columns), _PARTS))
+        computed = {
+            name: values[n_history:] for part in parts for name, values in part.items()
+        } | graph.result()
+    return FeatureTable(
+        tuple(FEATURE_MEANINGS),
+        side_by_side([computed[name] for name in FEATURE_MEANINGS], transactions.height),
     )
-    for position, name in enumerate(FEATURE_MEANINGS):
-        values[:, position] = computed[name][n_history:]
-    return FeatureTable(tuple(FEATURE_MEANINGS), values)
 
 
-class _Columns:
-    """The input columns as codes, each made once."""
+class Messages:
+    """What messages say about themselves."""
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self.rows = rows
+        hours = rows["Timestamp"].to_physical().to_numpy() // HOUR
+        self.hour = hours % 24
+        self.delay_days = rows["SettlementDate"].to_physical().to_numpy() - hours // 24
+        self.log_amount = _logs(rows["SettlementAmount"])
+
+    @property
+    def log_units(self) -> Integers:
+        """Log amounts as they enter sums."""
+        return np.rint(self.log_amount / _LOG_UNIT).astype(np.int64)
+
+    def features(self) -> dict[str, NDArray[np.generic]]:
+        """That do not depend on other messages."""
+        rows = self.rows
+        settled, instructed = (rows[name].cast(pl.String) for name in _CURRENCY_COLUMNS)
+        return {
+            "settlement_delay_days": self.delay_days,
+            "currency_mismatch": settled.ne_missing(instructed).to_numpy(),
+            "log_amount": self.log_amount,
+            "log_amount_ratio": self.log_amount - _logs(rows["InstructedAmount"]),
+            "hour": self.hour,
+            "ordering_name_missing": rows["OrderingName"].is_null().to_numpy(),
+            "beneficiary_name_missing": rows["BeneficiaryName"].is_null().to_numpy(),
+        }
+
+
+def _logs(amounts: pl.Series) -> Floats:
+    result: Floats = np.log(np.maximum(amounts.to_numpy(), _SMALLEST_AMOUNT))
+    return result
+
+
+class _Columns(Messages):
+    """The input columns as codes, each made once."""
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        super().__init__(rows)
         self.time = time_ranks(rows["Timestamp"])
-        self.hour = rows["Timestamp"].dt.hour().cast(pl.Int64).to_numpy()
-        delay = rows["SettlementDate"] - rows["Timestamp"].dt.date()
-        self.delay_days = delay.dt.total_days().to_numpy()
-        self._codes: dict[str, Integers] = {}
+        self._codes = {name: column_codes(rows[name]) for name in _CODED_COLUMNS}
+        # One column of both sides: an account has the same code whether it pays or is paid.
+        names = [f"{side}Account" for side in _SIDES]
+        accounts = column_codes(pl.concat([rows[name] for name in names]))
+        self._codes |= zip(names, accounts.reshape(len(names), -1), strict=True)
 
     def code(self, name: str) -> Integers:
-        if name not in self._codes:
-            self._codes[name] = column_codes(self.rows[name])
         return self._codes[name]
 
     def earlier(self, *names: str) -> EarlierRows:
@@ -120,15 +162,7 @@ class _Columns:
     def earlier_by(self, *codes: Integers) -> EarlierRows:
         return EarlierRows.of(group_codes(*codes), self.time)
 
-    def logs(self, name: str) -> Floats:
-        amounts = self.rows[name].to_numpy()
-        result: Floats = np.log(np.maximum(amounts, _SMALLEST_AMOUNT))
-        return result
-
     def graph_rows(self) -> GraphRows:
-        # One column of both sides: an account has the same code whether it pays or is paid.
-        accounts = column_codes(pl.concat([self.rows[f"{side}Account"] for side in _SIDES]))
-        ordering, beneficiary = accounts.reshape(2, -1)
         # Of legs at the same time one, as in routing.
         first_leg = pl.col("row").sort_by("Timestamp", "MessageId").first().over("UETR")
         is_first_leg = self.rows.with_row_index("row").select(pl.col("row") == first_leg)
@@ -136,64 +170,55 @@ class _Columns:
             self.rows["Timestamp"].to_physical().to_numpy().astype(np.int64),
             self.code("UETR"),
             is_first_leg.to_series().to_numpy(),
-            ordering,
-            beneficiary,
+            self.code("OrderingAccount"),
+            self.code("BeneficiaryAccount"),
             self.rows["SettlementAmount"].to_numpy(),
         )
-
-
-def _message_features(columns: _Columns) -> dict[str, NDArray[np.generic]]:
-    rows = columns.rows
-    settled, instructed = (rows[name].cast(pl.String) for name in _CURRENCY_COLUMNS)
-    log_amount = columns.logs("SettlementAmount")
-    return {
-        "settlement_delay_days": columns.delay_days,
-        "currency_mismatch": settled.ne_missing(instructed).to_numpy(),
-        "log_amount": log_amount,
-        "log_amount_ratio": log_amount - columns.logs("InstructedAmount"),
-        "hour": columns.hour,
-        "ordering_name_missing": rows["OrderingName"].is_null().to_numpy(),
-        "beneficiary_name_missing": rows["BeneficiaryName"].is_null().to_numpy(),
-    }
 
 
 def _sender_features(columns: _Columns) -> dict[str, NDArray[np.generic]]:
     sender = columns.code("Sender")
     seen = columns.earlier("Sender").count()
 
-    def share(*codes: Integers) -> Floats:
-        return _share(columns.earlier_by(sender, *codes).count(), seen)
+    def habit(*codes: Integers) -> Floats:
+        return share(columns.earlier_by(sender, *codes).count(), seen)
 
     currency = columns.code("SettlementCurrency")
     by_currency = columns.earlier_by(sender, currency)
+    units = columns.log_units
     delay = columns.delay_days - columns.delay_days.min(initial=0)
     return {
         "sender_seen": seen,
         "receiver_seen": columns.earlier("Receiver").count(),
-        "sender_delay_share": share(delay),
-        "sender_hour_share": share(columns.hour),
-        "sender_currency_share": _share(by_currency.count(), seen),
-        "sender_exchange_share": share(currency, columns.code("InstructedCurrency")),
-        "corridor_share": share(columns.code("Receiver")),
-        "amount_z": _standard_score(columns.logs("SettlementAmount"), by_currency),
+        "sender_delay_share": habit(delay),
+        "sender_hour_share": habit(columns.hour),
+        "sender_currency_share": share(by_currency.count(), seen),
+        "sender_exchange_share": habit(currency, columns.code("InstructedCurrency")),
+        "corridor_share": habit(columns.code("Receiver")),
+        "amount_z": standard_score(
+            columns.log_amount,
+            by_currency.count(),
+            by_currency.sum(units),
+            by_currency.sum(units * units),
+        ),
     }
 
 
-def _share(part: Integers, whole: Integers) -> Floats:
+def share(part: Integers, whole: Integers) -> Floats:
+    """Of the earlier messages, as features have it."""
     # With one imagined message more: the share without evidence is 1, and the less a sender or an
     # account has been seen, the less unusual its next message can look.
     result: Floats = (part + 1.0) / (whole + 1.0)
     return result
 
 
-def _standard_score(values: Floats, earlier: EarlierRows) -> Floats:
-    units = np.rint(values / _LOG_UNIT).astype(np.int64)
-    n = earlier.count().astype(np.float64)
-    mean = earlier.sum(units) * _LOG_UNIT / np.maximum(n, 1.0)
+def standard_score(values: Floats, n: Integers, sums: Integers, squares: Integers) -> Floats:
+    """Log amounts against `n` earlier ones, whose `log_units` and their squares have these sums."""
+    n_seen = n.astype(np.float64)
+    mean = sums * _LOG_UNIT / np.maximum(n_seen, 1.0)
     # Rounding can leave the sum of squared deviations a little below zero.
-    squares = earlier.sum(units * units) * _LOG_UNIT**2
-    deviations = np.maximum(squares - n * mean * mean, 0.0)
-    variance = (deviations + _PRIOR_WEIGHT * _PRIOR_VARIANCE) / (n + _PRIOR_WEIGHT)
+    deviations = np.maximum(squares * _LOG_UNIT**2 - n_seen * mean * mean, 0.0)
+    variance = (deviations + _PRIOR_WEIGHT * _PRIOR_VARIANCE) / (n_seen + _PRIOR_WEIGHT)
     score: Floats = np.where(n > 0, (values - mean) / np.sqrt(variance), 0.0)
     return score
 
@@ -207,8 +232,11 @@ def _repetition(columns: _Columns) -> dict[str, NDArray[np.generic]]:
     for side in _SIDES:
         account = f"{side}Account"
         seen = columns.earlier(account).count()
-        identity = (f"{side}Name", f"{side}Street", f"{side}CountryCityZip")
+        identity = (f"{side}{part}" for part in _IDENTITY)
         same_identity = columns.earlier(account, *identity).count()
         features[f"{side.lower()}_account_seen"] = seen
-        features[f"{side.lower()}_identity_share"] = _share(same_identity, seen)
+        features[f"{side.lower()}_identity_share"] = share(same_identity, seen)
     return features
+
+
+_PARTS = (_sender_features, _repetition, Messages.features)

@@ -46,7 +46,7 @@ class Version:
         return f"{self.kind}.001.{self.number:02d}"
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     """An element that is read or leads to one."""
 

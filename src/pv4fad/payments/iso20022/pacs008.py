@@ -91,13 +91,18 @@ COUNTED = {
 }
 
 
-def read_columns(path: Path, counts: Counter[str]) -> Iterator[pl.DataFrame]:
-    """The text columns of a file's transactions, without Label, in batches; adds to `counts`."""
-    if path.stat().st_size == 0:
+def read_columns(
+    path: Path, counts: Counter[str], body: bytes | None = None
+) -> Iterator[pl.DataFrame]:
+    """The text columns of a file's transactions, without Label, in batches; adds to `counts`.
+
+    `body`: what the file would hold, if there is none; `path` is then what errors call it.
+    """
+    if not (path.stat().st_size if body is None else body):
         raise DataError(f"{path}: the file is empty")
     versions: set[Version] = set()
     n_records = 0
-    for _, records in read_records(path, [LAYOUT], versions):
+    for _, records in read_records(path, [LAYOUT], versions, body):
         _require_supported(path, versions)
         n_records += len(records)
         yield _columns(records, counts)

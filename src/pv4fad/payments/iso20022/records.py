@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 from xml.parsers import expat
@@ -34,12 +34,15 @@ _BATCH_BYTES = 1 << 26
 
 
 def read_records(
-    path: Path, layouts: Sequence[Layout], versions: set[Version]
+    path: Path, layouts: Sequence[Layout], versions: set[Version], body: bytes | None = None
 ) -> Iterator[tuple[str, list[Record]]]:
-    """The records of a file in batches, each with its kind; adds to `versions` what it has met."""
+    """The records of a file in batches, each with its kind; adds to `versions` what it has met.
+
+    `body`: what the file would hold, if there is none; `path` is then what errors call it.
+    """
     reader = _Reader(path, layouts, versions)
     n_bytes = 0
-    for chunk in _chunks(path):
+    for chunk in _chunks(path) if body is None else _pieces(body):
         reader.feed(chunk)
         n_bytes += len(chunk)
         if n_bytes >= _BATCH_BYTES or reader.n_waiting() >= BATCH_RECORDS:
@@ -63,6 +66,10 @@ class _Reader:
         self._outermost = ""
         self._parser = expat.ParserCreate(namespace_separator="|")
         self._parser.buffer_text = True
+        self._parser.ordered_attributes = True
+        self._text: list[str] = []
+        self._element: Callable[[], Element | None] = lambda: None
+        self._parser.CharacterDataHandler = self._text.append
         self._parser.StartDoctypeDeclHandler = self._refuse_doctype
         self._search()
 
@@ -71,6 +78,18 @@ class _Reader:
         self._fed += len(chunk)
         if self._fed - self._parser.CurrentByteIndex > MAX_TAG_BYTES:
             self._refuse(f"a tag or comment is longer than {MAX_TAG_BYTES:,} bytes")
+        self._bound_text()
+
+    def _bound_text(self) -> None:
+        """A text that has not ended is bounded here, any other where it ends."""
+        node = self._element()
+        if node is None or node.index < 0:
+            self._text.clear()  # between elements
+        elif sum(map(len, self._text)) > MAX_TEXT:
+            self._refuse_text(node)
+
+    def _refuse_text(self, node: Element) -> NoReturn:
+        self._refuse(f"element {node.path}: a text longer than {MAX_TEXT:,} characters")
 
     def close(self) -> None:
         self._parse(b"", final=True)
@@ -109,6 +128,7 @@ class _Reader:
 
     def _search(self) -> None:
         """Look for the next Document."""
+        self._element = lambda: None
         self._parser.StartElementHandler = self._outer_start
         self._parser.EndElementHandler = self._outer_end
 
@@ -141,15 +161,20 @@ class _Reader:
         self._read_elements(layout, self._roots[namespace])
 
     def _read_elements(self, layout: Layout, root: Element) -> None:
-        """Handlers for one Document.  Closures over local names: they run for every element."""
-        parser, refuse, records = self._parser, self._refuse, self._waiting[layout.kind]
+        """Handlers for one Document.  Closures over local names: they run for every element.
+
+        Text is collected without a handler of ours, wherever it is, and thrown away where an
+        element begins that is read; `feed` bounds how much of it there can be.
+        """
+        refuse, records, text = self._refuse, self._waiting[layout.kind], self._text
         n_header = len(layout.header)
         values: list[str | None] = [None] * len(layout.names)
         blank = values[n_header:]
         stack: list[Element] = []
-        node, skipped, n_records, size, text = root, 0, 0, 0, list[str]()
+        push, pop, forget = stack.append, stack.pop, text.clear
+        node, skipped, n_records = root, 0, 0
 
-        def start(name: str, attributes: dict[str, str]) -> None:
+        def start(name: str, attributes: list[str]) -> None:
             nonlocal node, skipped
             if skipped:
                 skipped += 1
@@ -160,52 +185,45 @@ class _Reader:
             if child is None:
                 skipped = 1
                 return
-            stack.append(node)
+            push(node)
             node = child
             if child.index >= 0:
-                parser.CharacterDataHandler = collect
+                forget()
                 if child.attribute:
-                    values[child.attribute_index] = attributes.get(child.attribute)
-
-        def collect(piece: str) -> None:
-            nonlocal size
-            size += len(piece)
-            if size > MAX_TEXT:
-                refuse(f"element {node.path}: a text longer than {MAX_TEXT:,} characters")
-            text.append(piece)
+                    values[child.attribute_index] = _value(child.attribute, attributes)
 
         def end(_: str) -> None:
-            nonlocal node, skipped, n_records, size
+            nonlocal node, skipped, n_records
             if skipped:
                 skipped -= 1
                 return
-            if not stack:
-                self._end_document(layout, values, n_records)
-                return
-            ended, node = node, stack.pop()
-            index = ended.index
+            index = node.index
             if index >= 0:
-                parser.CharacterDataHandler = None
-                value = "".join(text)
-                text.clear()
-                size = 0
+                value = text[0] if len(text) == 1 else "".join(text)
+                if len(value) > MAX_TEXT:
+                    self._refuse_text(node)
                 if values[index] is not None:
-                    value = self._again(ended, f"{values[index]}\n{value}", n_records + 1)
+                    value = self._again(node, f"{values[index]}\n{value}", n_records + 1)
                 values[index] = value
-            elif ended.is_record:
+            elif node.is_record:
                 records.append(tuple(values))
                 values[n_header:] = blank
                 n_records += 1
+            elif not stack:
+                self._end_document(layout, values, n_records)
+                return
+            node = pop()
 
-        parser.StartElementHandler = start
-        parser.EndElementHandler = end
+        self._element = lambda: node
+        self._parser.StartElementHandler = start
+        self._parser.EndElementHandler = end
 
     def _again(self, node: Element, texts: str, number: int) -> str:
         """The texts of an element that has occurred before."""
         if not node.repeated:
             self._refuse(f"transaction {number}: element {node.path} occurs more than once")
         if len(texts) > MAX_TEXT:
-            self._refuse(f"element {node.path}: a text longer than {MAX_TEXT:,} characters")
+            self._refuse_text(node)
         return texts
 
     def _end_document(self, layout: Layout, values: Sequence[str | None], n_records: int) -> None:
@@ -218,6 +236,17 @@ class _Reader:
                     f" and the message has {n_records:,} {layout.record}"
                 )
         self._search()
+
+
+def _pieces(body: bytes) -> Iterator[bytes]:
+    for start in range(0, len(body), _CHUNK_BYTES):
+        yield body[start : start + _CHUNK_BYTES]
+
+
+def _value(name: str, attributes: list[str]) -> str | None:
+    """Of an attribute, in a list of names and values in turn."""
+    names = attributes[::2]
+    return attributes[2 * names.index(name) + 1] if name in names else None
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

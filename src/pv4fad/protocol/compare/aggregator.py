@@ -46,7 +46,7 @@ def compare_block(
     parameters, block = parameters_of(run), message.address.index
     expect(block == done, message, f"block {done} is next")
     t, ring = parameters.plain_modulus, parameters.match_ring
-    public = run.get(PublicKeys).key(ring)
+    public = run.get(PublicKeys, "match").key(ring)
     bases = digit_bases(t)
     expect(len(message.one_hot) == sum(bases), message, "wrong number of ciphertexts")
     one_hot, rest = [], message.one_hot

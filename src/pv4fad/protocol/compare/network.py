@@ -19,7 +19,7 @@ from pv4fad.protocol.compare.steps import (
     masked_leaves,
 )
 from pv4fad.protocol.count.state import OwnSums
-from pv4fad.protocol.match.steps import OpenJob, open_indicators
+from pv4fad.protocol.match.steps import OpenJob, open_block
 from pv4fad.protocol.propose.state import CountedAccounts, NetworkKeys
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.state import parameters_of
@@ -42,7 +42,7 @@ def make_digits(block: int, run: Records, pool: WorkerPool) -> EncryptedDigits:
     """Step 2: the digits of one block of leaves."""
     parameters = parameters_of(run)
     t, degree = parameters.plain_modulus, parameters.match_ring.degree
-    secret = run.get(NetworkKeys).secret_key(parameters.match_ring)
+    secret = run.get(NetworkKeys, "match").secret_key(parameters.match_ring)
     w = run.get(MaskedLeaves).w[block * degree : (block + 1) * degree]
     jobs = [
         DigitsJob(secret, digit, base)
@@ -57,9 +57,9 @@ def keep_label_block(message: SharedLabels, done: int, run: Records, pool: Worke
     """Step 4: the share of one block of labels."""
     parameters, block = parameters_of(run), message.address.index
     expect(block == done, message, f"block {done} is next")
-    secret = run.get(NetworkKeys).secret_key(parameters.match_ring)
-    (opened,) = pool.map(open_indicators, [OpenJob(secret, (message.ciphertext,))])
-    run.put(LabelShareBlock(opened[0].astype(np.uint64)), block)
+    secret = run.get(NetworkKeys, "match").secret_key(parameters.match_ring)
+    (opened,) = pool.map(open_block, [OpenJob(secret, (message.ciphertext,))])
+    run.put(LabelShareBlock(opened[0]), block)
 
 
 def keep_label_share(run: Records) -> None:

@@ -22,7 +22,7 @@ from pv4fad.protocol.wire import Address
 from pv4fad.store.records import Records
 from pv4fad.workers import WorkerPool
 
-UNIT = "one account record at one bank, added, removed or changed"
+UNIT = "one record of this party, added, removed or changed"
 
 
 def draw_noise(parameters: RunParameters) -> NDArray[np.int64]:

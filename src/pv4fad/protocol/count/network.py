@@ -77,7 +77,7 @@ def keep_counts(message: NoisyCounts, run: Records) -> None:
     expect(
         bool(((counts >= -tail) & (counts <= kept + tail)).all()),
         message,
-        "a noisy count that no accounts and no noise add up to: some party does not follow the"
+        "a noisy count that no records and no noise add up to: some party does not follow the"
         " protocol, or was told other parameters",
     )
     run.put(ReleasedCounts(counts))

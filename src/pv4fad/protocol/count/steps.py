@@ -9,7 +9,6 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.he.circuits import FINAL_PRIMES
 from pv4fad.he.keys import Decryptor, Encryptor, Evaluator, PublicKey, SecretKey
 from pv4fad.he.ring import Ciphertext, Ring
 from pv4fad.he.sanitise import Flood, Sanitiser
@@ -52,13 +51,13 @@ def masked_products(job: ProductsJob) -> MaskedBatch:
     evaluator, encryptor = Evaluator(job.public), Encryptor(job.public)
     sanitiser = Sanitiser(job.public, job.flood)
     ring = evaluator.ring
-    of_set = _SetShares(evaluator, job.encrypted_shares)
+    of_set = _SetShares(evaluator, job.encrypted_shares, job.flood.n_primes)
     ciphertexts, totals = [], []
     for packed in job.sums:
         terms = chain.from_iterable(_terms(summand, job.blocks, of_set) for summand in packed)
         total = evaluator.add_products(None, terms)
         if total is None:  # no account counts here; sanitised, it looks like any other sum
-            total = encryptor.zero(FINAL_PRIMES)
+            total = encryptor.zero(job.flood.n_primes)
         rho = secret_residues(ring.plain_modulus, ring.degree)
         evaluator.add_slots(total, rho)
         ciphertexts.append(sanitiser.sanitise(total))
@@ -69,8 +68,11 @@ def masked_products(job: ProductsJob) -> MaskedBatch:
 class _SetShares:
     """E_j[s_c] = Σ_{k in c} E_j[s_k], made once for each set and block that is in use."""
 
-    def __init__(self, evaluator: Evaluator, shares: tuple[tuple[bytes, ...], ...]) -> None:
+    def __init__(
+        self, evaluator: Evaluator, shares: tuple[tuple[bytes, ...], ...], n_primes: int
+    ) -> None:
         self.ring = evaluator.ring
+        self._n_primes = n_primes
         self._evaluator = evaluator
         self._shares = shares
         self._made: dict[tuple[tuple[int, ...], int], Ciphertext] = {}
@@ -80,7 +82,7 @@ class _SetShares:
             top = self.ring.parameters.n_data_primes
             members = [self.ring.load(self._shares[block][k], top) for k in atoms]
             total = self._evaluator.total(members)
-            self._made[atoms, block] = self._evaluator.switch_to(total, FINAL_PRIMES)
+            self._made[atoms, block] = self._evaluator.switch_to(total, self._n_primes)
         return self._made[atoms, block]
 
 

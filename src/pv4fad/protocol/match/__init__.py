@@ -1,21 +1,31 @@
 """Match: which accounts of the payment network are at this bank, with which atoms (protocol.md §3).
 
-    PaymentNetwork  places its accounts in a cuckoo table, one per bin; a bin's tag is a codeword of
-                    m bits, w of them 1; an empty bin is all zero
-      1.  sends E_S[bit i of every bin], i < m                                      → Bank
-    Bank            enters each of its accounts in its three bins; layer l has one account per bin
-      2.  per layer:  a = Σ_i E_S[bit i]·(bit i of the layer's codewords)   agreeing ones, 0..w
-                      e = f(a),  f of degree w with f(w) = 1, f(0..w−1) = 0
-                      I_k += e·[the layer's account has atom k]             for every atom k
-      3.  s_k ← Z_t per bin;  sends sanitised E_S[I_k + s_k], and E_j[s_k]          → PaymentNetwork
+    PaymentNetwork  places its accounts in a cuckoo table, one per bin; x is the tag of the bin's
+                    account modulo T, a random residue if the bin is empty
+      1.  sends E1[x^i] for a few exponents i                                       → Bank
+    Bank            enters each of its accounts in its three bins; of every bin, over its accounts,
+                    P = ∏ (x − tag), and L takes the number of the account's atom at its tag
+      2.  r, ρ ← Z_T per bin;  sends sanitised E1[P(x) + r], E1[L(x) + ρ]           → PaymentNetwork
     PaymentNetwork
-      4.  decrypts u_k = I_k + s_k
+      3.  opens v = P(x) + r;  sends E2[digits of v], E2[sum of their squares]      → Bank
+    Bank
+      4.  h = Σ (digit of v − digit of r)²: 0 just where P(x) = 0
+          g ← Z_65537 per bin;  sends sanitised E2[h + g]                           → PaymentNetwork
+    PaymentNetwork
+      5.  sends E3[bits of the codeword of (h + g) mod 198],
+          and E3[(L(x) + ρ) mod K is k] for each atom k of K                        → Bank
+    Bank
+      6.  a = ones in common with the codeword of g mod 198, 4 just where h = 0
+          z = (2a − 3)²;  I = (z − 1)(z − 9)/384;  I_k = I·[L(x) = k], from the planes and ρ
+          s_k ← Z_t per bin;  sends sanitised E3[I_k + s_k], and E_j[s_k]           → PaymentNetwork
+    PaymentNetwork
+      7.  opens u_k = I_k + s_k
 
-The join is shared, I_k = u_k − s_k, and no party knows it: the bank sees ciphertexts only, u_k is
-uniform, and so is s_k.  All sizes follow from the table's layout and the number of atoms.
+E1, E2, E3 are the payment network's rings for tags, distances and the run's own t.  The join is
+shared, I_k = u_k − s_k, and no party knows it: the bank sees ciphertexts only, and all that the
+payment network opens is uniform.  r, ρ, g and s_k are drawn for one message of one run, and what
+answers it is stored before it is sent: the same g with other digits would tell differences.  All
+sizes follow from the table's layout, the bound on the bank's loads and the number of atoms.
 
-The cost is in step 2.  A layer with few accounts needs fewer products, and two blocks share the
-evaluation of f where their layers have accounts in different bins.
-
-Every function here is a worker's job: it takes and returns plain data, for one block or two.
+The rounds of a bank follow one another: step 1 and 2 for all blocks, then 3 and 4, then 5 and 6.
 """

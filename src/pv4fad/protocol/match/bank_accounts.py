@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import ParameterError
 from pv4fad.hashing.keyed import hash_accounts, tree_of
-from pv4fad.hashing.placement import BankLayers
+from pv4fad.hashing.placement import BankBins
+from pv4fad.hashing.tags import TAG_MODULUS, tags_of
 from pv4fad.protocol.parameters import RunParameters, TablePlan
+from pv4fad.randomness import secret_residues
 from pv4fad.schema import Schema
 
 
@@ -31,8 +33,8 @@ class BankRecords:
 class BankTable:
     """The bank's accounts hashed for one table."""
 
-    bins: BankLayers
-    words: NDArray[np.uint64] = field(repr=False)
+    bins: BankBins = field(repr=False)
+    tags: NDArray[np.uint64] = field(repr=False)
     atoms: NDArray[np.int16] = field(repr=False)
 
     @classmethod
@@ -40,18 +42,23 @@ class BankTable:
         ids = records.bare_ids if plan.broadcast else records.qualified_ids
         hashes = hash_accounts(ids, parameters.hash_key)
         trees = tree_of(records.bare_ids, parameters.sizes.n_trees)
-        bins = BankLayers.of_accounts(hashes, trees, plan.layout)
-        if bins.n_layers().max() > parameters.max_layers(plan):
+        bins = BankBins.of_accounts(hashes, trees, plan.layout)
+        if bins.largest_load() > parameters.largest_load(plan):
             raise ParameterError(
-                f"table {plan.table_id}: a bin holds more accounts than planned (probability "
+                f"table {plan.table_id}: a bin holds more records than planned (probability "
                 "2^-40): start the run again with a new hash key"
             )
         atom_of = np.array(records.schema.atom_of_class(parameters.absent), np.int16)
-        return cls(bins, parameters.code.encode(hashes.tags), atom_of[records.classes])
+        tags, atoms = tags_of(hashes), atom_of[records.classes]
+        # A record that no atom stands for is as good as absent.  It keeps its bins, so that loads
+        # and times do not depend on classes, under a random tag that no account has.
+        not_provided = atoms < 0
+        tags[not_provided] = secret_residues(TAG_MODULUS, int(not_provided.sum()))
+        return cls(bins, tags, np.maximum(atoms, np.int16(0)))
 
-    def layers(self, block: int) -> tuple[NDArray[np.uint64], NDArray[np.int16]]:
-        """Codewords (layers, bins), and atoms, -1 where no account is, both (layers, bins)."""
-        accounts = self.bins.layers_of_block(block)
+    def block(self, block: int) -> tuple[NDArray[np.uint64], NDArray[np.int16]]:
+        """Tags, and atoms, -1 where no account is, both (largest load, bins)."""
+        accounts = self.bins.accounts_of_block(block)
         # Account −1 reads the last row: an extra one that stands for no account.
-        words = np.append(self.words, np.uint64(0))[accounts]
-        return words, np.append(self.atoms, np.int16(-1))[accounts]
+        tags = np.append(self.tags, np.uint64(0))[accounts]
+        return tags, np.append(self.atoms, np.int16(-1))[accounts]

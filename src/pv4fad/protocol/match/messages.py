@@ -1,21 +1,51 @@
 """The messages of match (protocol.md §8).
 
 Each says what it reveals to its receiver.  Sizes follow from public parameters alone; receivers
-check counts and lengths against those, the wire format only bounds them.
+check counts and lengths against those, the wire format only bounds them.  Where a field has one
+item for each block of bins, the ciphertexts of a block are back to back in it.
 """
 
 from __future__ import annotations
 
 from pv4fad.protocol.wire import Message, wire_message
 
-_KIB, _GIB = 2**10, 2**30
+_KIB, _MIB, _GIB = 2**10, 2**20, 2**30
 
 
 @wire_message("encrypted-table", max_bytes=2 * _GIB)
 class EncryptedTable(Message):
-    """PaymentNetwork → Bank: the bit-planes of some blocks of a table.  Ciphertexts under sk_S."""
+    """PaymentNetwork → Bank: powers of the tags of some blocks.  Ciphertexts under sk_S."""
 
-    planes: tuple[bytes, ...]  # those of a block are one item, back to back
+    powers: tuple[bytes, ...]  # of each block
+
+
+@wire_message("masked-values", max_bytes=64 * _MIB)
+class MaskedValues(Message):
+    """Bank → PaymentNetwork: E_S[P(x) + r] and E_S[L(x) + ρ] of each block; uniform when opened."""
+
+    ciphertexts: tuple[bytes, ...]
+
+
+@wire_message("value-digits", max_bytes=_GIB)
+class ValueDigits(Message):
+    """PaymentNetwork → Bank: the digits of what it opened.  Ciphertexts under sk_S."""
+
+    digits: tuple[bytes, ...]  # of each block
+
+
+@wire_message("masked-distances", max_bytes=64 * _MIB)
+class MaskedDistances(Message):
+    """Bank → PaymentNetwork: E_S[h + g] of each block; uniform when opened."""
+
+    ciphertexts: tuple[bytes, ...]
+
+
+@wire_message("distance-words", max_bytes=2 * _GIB)
+class DistanceWords(Message):
+    """PaymentNetwork → Bank: codewords and classes of what it opened.  Ciphertexts under sk_S."""
+
+    bits: tuple[bytes, ...]  # of each block
+    planes: tuple[bytes, ...]  # of each block
 
 
 @wire_message("blinded-indicators", max_bytes=_GIB)

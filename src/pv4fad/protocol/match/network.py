@@ -1,105 +1,236 @@
-"""The payment network in match (protocol.md §3): its tables, planes and shares of the join."""
+"""The payment network in match (protocol.md §3): its tables, what it opens, its share of the join.
+
+What it opens of one round it encrypts anew for the next, and then forgets it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.hashing.keyed import hash_accounts
 from pv4fad.hashing.placement import place
+from pv4fad.hashing.tags import TAG_MODULUS, tags_of
+from pv4fad.he.keys import SecretKey
 from pv4fad.he.ring import Ring
 from pv4fad.protocol.checks import expect
-from pv4fad.protocol.match.messages import BlindedIndicators, EncryptedTable
+from pv4fad.protocol.match.comparison import remainders
+from pv4fad.protocol.match.messages import (
+    BlindedIndicators,
+    DistanceWords,
+    EncryptedTable,
+    MaskedDistances,
+    MaskedValues,
+    ValueDigits,
+)
 from pv4fad.protocol.match.state import (
     BankShares,
+    BinTags,
     MatchesInForce,
     MatchKind,
     OpenedBlock,
+    OpenedClasses,
+    OpenedDistances,
+    OpenedValues,
     PlacedTable,
+    PowersSent,
+    SharedPowers,
 )
-from pv4fad.protocol.match.steps import OpenJob, PlanesJob, encrypt_planes, open_indicators
+from pv4fad.protocol.match.steps import (
+    EncryptedWords,
+    OpenJob,
+    PowersJob,
+    ValueDigitsJob,
+    WordsJob,
+    encrypt_powers,
+    encrypt_value_digits,
+    encrypt_words,
+    open_block,
+)
 from pv4fad.protocol.parameters import RunParameters, TablePlan
 from pv4fad.protocol.propose.state import BankPublic, NetworkKeys
 from pv4fad.protocol.state import KeyEpoch, parameters_of
 from pv4fad.protocol.tables import TableAccounts
-from pv4fad.protocol.wire import Address
+from pv4fad.protocol.wire import Address, Message
+from pv4fad.randomness import secret_residues
 from pv4fad.store.records import Records
 from pv4fad.workers import WorkerPool
+
+Made = TypeVar("Made")
 
 
 def place_accounts(
     parameters: RunParameters, plan: TablePlan, accounts: TableAccounts, run: Records
 ) -> None:
-    """The cuckoo table: which account is in which bin, and the bins' codewords."""
+    """The cuckoo table: which account is in which bin, and x of every bin."""
     hashes = hash_accounts(accounts.ids, parameters.hash_key)
     placement = place(hashes, accounts.trees, plan.layout)
-    words = np.zeros(plan.layout.n_bins, np.uint64)
-    words[placement.bin_of_account] = parameters.code.encode(hashes.tags)
+    tags = secret_residues(TAG_MODULUS, plan.layout.n_bins)
+    tags[placement.bin_of_account] = tags_of(hashes)
     ids = b"\n".join(accounts.ids)
-    run.put(PlacedTable(words, placement.bin_of_account, accounts.keys, ids), plan.table_id)
+    run.put(PlacedTable(placement.bin_of_account, accounts.keys, ids), plan.table_id)
+    run.put(BinTags(tags), plan.table_id)
 
 
-class EncryptedPlanes:
-    """The bit-planes of tables, message by message.
+class MatchMessages:
+    """What the payment network sends in match.
 
-    Those of the next message are begun with those of the present one: while the bank works on it,
-    they get ready.
+    The ciphertexts of the next message are begun with those of the present one: while the bank
+    works on it, they get ready.
     """
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
-        self._begun: dict[tuple[str, str, int], Iterator[bytes]] = {}
+        self._begun: dict[tuple[str, ...], Iterator[object]] = {}
 
-    def make(self, address: Address, run: Records) -> EncryptedTable:
-        """Step 1: the planes of each of one message's blocks, encrypted afresh for every call."""
-        parameters, chunk = parameters_of(run), address.index
+    def make_table(self, address: Address, run: Records) -> EncryptedTable:
+        """Step 1.  The banks of a broadcast table all get the same ciphertexts."""
+        parameters, here = parameters_of(run), (address.table_id, address.index)
+        plan, secret = parameters.table(address.table_id), _secret("tags", run)
+        degree = parameters.largest_load(plan)
+
+        def job(block: int) -> PowersJob:
+            size = plan.layout.block_size
+            tags = run.get(BinTags, plan.table_id).tags[block * size : (block + 1) * size]
+            return PowersJob(secret, tags, degree)
+
+        shared = run.find(SharedPowers, *here)
+        powers = shared.powers if shared else self._make(encrypt_powers, job, address, run)
+        if shared is None and address.index == parameters.n_chunks(plan) - 1:
+            run.delete_at(BinTags, plan.table_id)
+        sent = run.find(PowersSent, *here)
+        n_sent = 1 + (0 if sent is None else sent.n_banks)
+        if n_sent < len(plan.banks):
+            run.put(PowersSent(n_sent), *here)
+            if shared is None:
+                run.put(SharedPowers(powers), *here)
+        else:
+            run.delete_at(PowersSent, *here)
+            run.delete_at(SharedPowers, *here)
+        return EncryptedTable(address, powers)
+
+    def make_digits(self, address: Address, run: Records) -> ValueDigits:
+        """Step 3."""
+        secret = _secret("distances", run)
+        place_of = address.receiver, address.table_id
+
+        def job(block: int) -> ValueDigitsJob:
+            return ValueDigitsJob(secret, run.get(OpenedValues, *place_of, block).values)
+
+        digits = self._make(encrypt_value_digits, job, address, run)
+        for block in _blocks(address, run):
+            run.delete_at(OpenedValues, *place_of, block)
+        return ValueDigits(address, digits)
+
+    def make_words(self, address: Address, run: Records) -> DistanceWords:
+        """Step 5."""
+        parameters = parameters_of(run)
+        keys = run.get(NetworkKeys, "match").pair(parameters.match_ring)
+        place_of = address.receiver, address.table_id
+
+        def job(block: int) -> WordsJob:
+            return WordsJob(
+                keys.secret,
+                keys.public,
+                run.get(OpenedDistances, *place_of, block).distances,
+                run.get(OpenedClasses, *place_of, block).classes,
+                parameters.sizes.n_atoms,
+            )
+
+        words: tuple[EncryptedWords, ...] = self._make(encrypt_words, job, address, run)
+        for block in _blocks(address, run):
+            run.delete_at(OpenedDistances, *place_of, block)
+            run.delete_at(OpenedClasses, *place_of, block)
+        return DistanceWords(
+            address, tuple(one.bits for one in words), tuple(one.planes for one in words)
+        )
+
+    def _make(
+        self,
+        encrypt: Callable[..., Made],
+        job: Callable[[int], object],
+        address: Address,
+        run: Records,
+    ) -> tuple[Made, ...]:
+        """What is sent of each block of a message, encrypted afresh for every call."""
+        parameters = parameters_of(run)
         plan = parameters.table(address.table_id)
 
-        def begin(chunk: int) -> Iterator[bytes]:
-            secret = run.get(NetworkKeys).secret_key(parameters.match_ring)
-            words = run.get(PlacedTable, plan.table_id).words.reshape(plan.layout.n_blocks, -1)
-            jobs = [
-                PlanesJob(secret, words[block], parameters.code.length)
-                for block in parameters.blocks_of_chunk(plan, chunk)
-            ]
-            return self._pool.begin(encrypt_planes, jobs)
+        def begin(chunk: int) -> Iterator[Made]:
+            blocks = parameters.blocks_of_chunk(plan, chunk)
+            return self._pool.begin(encrypt, [job(block) for block in blocks])
 
-        def name(chunk: int) -> tuple[str, str, int]:
-            return parameters.run_id, plan.table_id, chunk
+        def name(chunk: int) -> tuple[str, ...]:
+            where = run.run_id, address.receiver, plan.table_id, str(chunk)
+            return encrypt.__name__, *where
 
-        planes = self._begun.pop(name(chunk), None) or begin(chunk)
-        if chunk + 1 < parameters.n_chunks(plan):
-            self._begun[name(chunk + 1)] = begin(chunk + 1)
-        return EncryptedTable(address, tuple(planes))
+        made = self._begun.pop(name(address.index), None) or begin(address.index)
+        if address.index + 1 < parameters.n_chunks(plan):
+            self._begun[name(address.index + 1)] = begin(address.index + 1)
+        return tuple(made)  # type: ignore[arg-type]
+
+
+def keep_values(message: MaskedValues, run: Records, pool: WorkerPool) -> None:
+    """After step 2: v, and the classes under their masks."""
+    n_atoms = np.uint64(parameters_of(run).sizes.n_atoms)
+    opened = _opened("tags", message, message.ciphertexts, run, pool)
+    for where, (values, classes) in opened:
+        run.put(OpenedValues(values), *where)
+        run.put(OpenedClasses((classes % n_atoms).astype(np.uint8)), *where)
+
+
+def keep_distances(message: MaskedDistances, run: Records, pool: WorkerPool) -> None:
+    """After step 4: what is compared of h + g."""
+    for where, (distances,) in _opened("distances", message, message.ciphertexts, run, pool):
+        run.put(OpenedDistances(remainders(distances)), *where)
 
 
 def keep_shares(message: BlindedIndicators, run: Records, pool: WorkerPool) -> None:
-    """Step 4: u_k opened, E_j[s_k] as it came, block by block."""
-    parameters, here = parameters_of(run), message.address
-    plan = parameters.table(here.table_id)
-    blocks = parameters.blocks_of_chunk(plan, here.index)
+    """Step 7: u_k opened, E_j[s_k] as it came, block by block."""
+    parameters = parameters_of(run)
     n_atoms, share = parameters.sizes.n_atoms, Ring.of(parameters.share_ring)
-    halves = parameters.match_ring.degree // share.degree
-    expect(
-        len(message.indicators) == n_atoms * len(blocks)
-        and len(message.encrypted_shares) == n_atoms * len(blocks) * halves,
-        message,
-        "wrong number of ciphertexts",
-    )
-    for ciphertext in message.encrypted_shares:
+    per_block = n_atoms * (parameters.match_ring.degree // share.degree)
+    n_blocks = len(_blocks(message.address, run))
+    shares = message.encrypted_shares
+    expect(len(shares) == per_block * n_blocks, message, "wrong number of ciphertexts")
+    for ciphertext in shares:
         share.load(ciphertext, parameters.share_ring.n_data_primes)  # refuses what is of no use
-    secret = run.get(NetworkKeys).secret_key(parameters.match_ring)
+    opened = _opened("match", message, message.indicators, run, pool)
+    for i, (where, u) in enumerate(opened):
+        run.put(OpenedBlock(u.astype(np.uint32)), *where)
+        run.put(BankShares(b"".join(shares[i * per_block : (i + 1) * per_block])), *where)
+
+
+def _opened(
+    ring: str,
+    message: Message,
+    ciphertexts: tuple[bytes, ...],
+    run: Records,
+    pool: WorkerPool,
+) -> Iterator[tuple[tuple[str, str, int], NDArray[np.uint64]]]:
+    """Where each block is kept, and what its ciphertexts open to."""
+    here, blocks = message.address, _blocks(message.address, run)
+    per_block = {"tags": 2, "distances": 1, "match": parameters_of(run).sizes.n_atoms}[ring]
+    expect(len(ciphertexts) == per_block * len(blocks), message, "wrong number of ciphertexts")
+    secret = _secret(ring, run)
     jobs = [
-        OpenJob(secret, message.indicators[i * n_atoms : (i + 1) * n_atoms])
+        OpenJob(secret, ciphertexts[i * per_block : (i + 1) * per_block])
         for i in range(len(blocks))
     ]
-    for i, (block, u) in enumerate(zip(blocks, pool.map(open_indicators, jobs), strict=True)):
-        place_of_block = here.sender, plan.table_id, block
-        run.put(OpenedBlock(u), *place_of_block)
-        shares = message.encrypted_shares[i * n_atoms * halves : (i + 1) * n_atoms * halves]
-        run.put(BankShares(b"".join(shares)), *place_of_block)
+    for block, opened in zip(blocks, pool.map(open_block, jobs), strict=True):
+        yield (here.sender, here.table_id, block), opened
+
+
+def _secret(ring: str, run: Records) -> SecretKey:
+    return run.get(NetworkKeys, ring).secret_key(parameters_of(run).network_rings[ring])
+
+
+def _blocks(address: Address, run: Records) -> range:
+    parameters = parameters_of(run)
+    return parameters.blocks_of_chunk(parameters.table(address.table_id), address.index)
 
 
 class ShareBlocks:

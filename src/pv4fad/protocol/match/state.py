@@ -1,4 +1,4 @@
-"""What the payment network keeps of match; a bank keeps nothing but its keys."""
+"""What the parties keep of match; what it is needed for no longer is deleted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from pv4fad.store.records import Record
 
+# The payment network.
+
 
 @dataclass(frozen=True)
 class PlacedTable(Record):
     """The accounts of a table in their bins; one for each table."""
 
-    words: NDArray[np.uint64] = field(repr=False)  # the codeword of each bin, 0 if it is empty
     bins: NDArray[np.int64] = field(repr=False)  # of each account
     keys: NDArray[np.int64] = field(repr=False)  # the number of each account among the keys
     ids: bytes = field(repr=False)  # of each account as it is hashed; one line each
@@ -22,6 +23,48 @@ class PlacedTable(Record):
     def account_ids(self) -> list[bytes]:
         # Ids are canonical: there is no white space in them.
         return self.ids.split(b"\n") if self.ids else []
+
+
+@dataclass(frozen=True)
+class BinTags(Record):
+    """x of every bin of a table, until its powers are encrypted; one for each table."""
+
+    tags: NDArray[np.uint64] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SharedPowers(Record):
+    """The powers of some blocks, until all banks of the table have them; for each message."""
+
+    powers: tuple[bytes, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class PowersSent(Record):
+    """How many banks have been sent the powers of some blocks; one for each message."""
+
+    n_banks: int
+
+
+@dataclass(frozen=True)
+class OpenedValues(Record):
+    """v of a block, until its digits are sent; one for each bank, table and block."""
+
+    values: NDArray[np.uint64] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class OpenedClasses(Record):
+    """(L(x) + ρ) mod K of a block, until it is sent; one for each bank, table and block."""
+
+    classes: NDArray[np.uint8] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class OpenedDistances(Record):
+    """(h + g) mod 198 of a block, until it is sent; one for each bank, table and block."""
+
+    distances: NDArray[np.uint8] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -50,3 +93,27 @@ class MatchKind(Record):
     """Whether a match after training makes the join anew, or adds a delta to it."""
 
     replaces: bool
+
+
+# A bank.
+
+
+@dataclass(frozen=True)
+class ValueMask(Record):
+    """r of a block, until the digits of v have come; one for each table and block."""
+
+    r: NDArray[np.uint64] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ClassMask(Record):
+    """ρ mod K of a block, until its indicators are made; one for each table and block."""
+
+    rho: NDArray[np.uint8] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class DistanceMask(Record):
+    """g mod 198 of a block, until its indicators are made; one for each table and block."""
+
+    g: NDArray[np.uint8] = field(repr=False)

@@ -7,7 +7,7 @@ import numpy as np
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.count.state import SumsSoFar
 from pv4fad.protocol.propose.messages import RunProposal
-from pv4fad.protocol.propose.state import PublicKeys
+from pv4fad.protocol.propose.ring_keys import keep_public_keys
 from pv4fad.protocol.state import Proposal
 from pv4fad.store.records import Records
 
@@ -17,8 +17,6 @@ def join(message: RunProposal, run: Records) -> None:
     proposal = Proposal(message.parameters)
     parameters = proposal.parsed()
     expect(parameters.run_id == message.address.run_id, message, "parameters of another run")
-    keys = PublicKeys(message.public_key, message.relinearisation_key)
-    keys.key(parameters.match_ring).require_valid(multiplies=True)
+    keep_public_keys(message, parameters.aggregator_rings, run)
     run.put(proposal)
-    run.put(keys)
     run.put(SumsSoFar(np.zeros(parameters.sizes.n_sums, np.uint64)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.he.keys import KeyPair, PublicKey, generate_keys
+from pv4fad.he.keys import KeyPair, generate_keys
 from pv4fad.privacy.ledger import require_affordable
 from pv4fad.privacy.pairwise import pairwise_seeds
 from pv4fad.protocol.checks import expect
@@ -17,11 +17,12 @@ from pv4fad.protocol.identity import Identity, PublicIdentity
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters, table_epoch
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
+from pv4fad.protocol.propose.ring_keys import keep_public_keys
 from pv4fad.protocol.propose.state import AccountFile, OtherBanks, OwnKeys, PublicKeys
 from pv4fad.protocol.state import Proposal, parameters_of, with_keys_in_use
 from pv4fad.store.records import Records
 
-_SAME_AS_THE_MODEL = ("schema_digest", "sizes", "mode", "counted", "absent", "code")
+_SAME_AS_THE_MODEL = ("schema_digest", "sizes", "mode", "counted", "absent")
 
 
 def join(
@@ -67,7 +68,7 @@ def join_match(
     )
     # New keys of the payment network are the sign to renew one's own as well.
     before = with_keys_in_use(training)
-    if before.get(PublicKeys).public == message.public_key:
+    if before.get(PublicKeys, "match").public in message.public_keys:
         require_same_accounts(before, accounts, identity.name)
         keys = before.get(OwnKeys).pair(parameters.share_ring)
     else:
@@ -84,10 +85,10 @@ def meet(
     expect(
         sorted(bank.name for bank in shown) == sorted(parameters.banks),
         message,
-        "not exactly the banks of the run",
+        "not exactly the parties of the run",
     )
     for bank in shown:
-        expect(bank.name in signing_keys, message, f"unknown bank {bank.name}")
+        expect(bank.name in signing_keys, message, f"unknown party {bank.name}")
         bank.require_signed_by(signing_keys[bank.name])
     others = {bank.name: bank.pairwise_key for bank in shown if bank.name != identity.name}
     pairwise_seeds(identity.pairwise, others, parameters.run_id)  # refuses unfit keys
@@ -98,21 +99,20 @@ def require_same_accounts(run: Records, accounts: BankRecords, bank: str) -> Non
     """All blocks of a match must show one version of the accounts."""
     if run.get(AccountFile).fingerprint != accounts.fingerprint:
         raise DataError(
-            f"{bank}: the account file is not the one that the match began with; "
-            "continue with that one, or match all accounts again (pv4fad refresh)"
+            f"{bank}: the records are not those that the match began with; continue with those,"
+            " or match all again (pv4fad refresh)"
         )
 
 
 def _checked_parameters(message: RunProposal, bank: str, accounts: BankRecords) -> RunParameters:
     parameters = Proposal(message.parameters).parsed()
     expect(parameters.run_id == message.address.run_id, message, "parameters of another run")
-    expect(bank in parameters.banks, message, "this bank takes no part")
+    expect(bank in parameters.banks, message, "this party takes no part")
     parameters.require_schema(accounts.schema)
     declared = parameters.banks[bank]
     if len(accounts.bare_ids) > declared:
         raise ParameterError(
-            f"{bank} holds more accounts than the {declared} declared for it: "
-            "declare more bank accounts"
+            f"{bank} holds more records than the {declared} declared for it: declare more"
         )
     return parameters
 
@@ -126,10 +126,8 @@ def _show_keys(
     identity: Identity,
     accounts: BankRecords,
 ) -> BankKeys:
-    public = PublicKey(parameters.match_ring, message.public_key, message.relinearisation_key)
-    public.require_valid(multiplies=True)
+    keep_public_keys(message, parameters.network_rings, run)
     run.put(Proposal(message.parameters))
     run.put(AccountFile(accounts.fingerprint))
-    run.put(PublicKeys(message.public_key, message.relinearisation_key))
     run.put(OwnKeys(keys.secret.data, keys.public.data))
     return BankKeys(message.address.answer(), keys.public.data, identity.public().to_bytes())

@@ -13,11 +13,14 @@ _MIB = 2**20
 
 @wire_message("run-proposal", max_bytes=64 * _MIB)
 class RunProposal(Message):
-    """PaymentNetwork → all: the run's parameters (JSON) and the payment network's public keys."""
+    """PaymentNetwork → all: the run's parameters (JSON) and the payment network's public keys.
+
+    Banks get those of all rings, the aggregator that of the match ring if it compares sums.
+    """
 
     parameters: bytes
-    public_key: bytes
-    relinearisation_key: bytes
+    public_keys: tuple[bytes, ...]
+    relinearisation_keys: tuple[bytes, ...]  # empty where nothing is multiplied
 
 
 @wire_message("bank-keys", max_bytes=8 * _MIB)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pv4fad.he.keys import KeyPair, PublicKey
+from pv4fad.he.keys import PublicKey
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.count.state import OwnSums
 from pv4fad.protocol.identity import PublicIdentity
@@ -16,8 +16,9 @@ from pv4fad.protocol.order import receivers_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
-from pv4fad.protocol.propose.state import BankPublic, CountedAccounts, NetworkKeys, StoredTrees
-from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.propose.ring_keys import RingKeys, keep_keys
+from pv4fad.protocol.propose.state import BankPublic, CountedAccounts, StoredTrees
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.state import Proposal, parameters_of
 from pv4fad.protocol.tables import TableAccounts
 from pv4fad.protocol.wire import Address
@@ -37,28 +38,29 @@ def keep_input(data: TrainingInput, parameters: RunParameters, run: Records) -> 
 
 def propose(
     parameters: RunParameters,
-    keys: KeyPair,
+    keys: RingKeys,
     tables: Mapping[str, TableAccounts],
     run: Records,
 ) -> list[RunProposal]:
     """Step 1: keys and placed accounts are kept, the proposals go out."""
-    text, relinearisation = (
-        parameters.model_dump_json().encode(),
-        keys.public.relinearisation or b"",
-    )
+    text = parameters.model_dump_json().encode()
     run.put(Proposal(text))
-    run.put(NetworkKeys(keys.secret.data, keys.public.data, relinearisation))
+    keep_keys(keys, run)
     for plan in parameters.tables:
         place_accounts(parameters, plan, tables[plan.table_id], run)
-    return [
-        RunProposal(
-            Address(PAYMENT_NETWORK, receiver, run.run_id, "", run.epoch),
-            text,
-            keys.public.data,
-            relinearisation,
+    proposals = []
+    for receiver in receivers_of(parameters, RunProposal):
+        rings = parameters.aggregator_rings if receiver == AGGREGATOR else parameters.network_rings
+        public = [keys[name].public for name in rings]
+        proposals.append(
+            RunProposal(
+                Address(PAYMENT_NETWORK, receiver, run.run_id, "", run.epoch),
+                text,
+                tuple(key.data for key in public),
+                tuple(key.relinearisation or b"" for key in public),
+            )
         )
-        for receiver in receivers_of(parameters, RunProposal)
-    ]
+    return proposals
 
 
 def keep_bank_keys(message: BankKeys, run: Records) -> None:
@@ -69,7 +71,7 @@ def keep_bank_keys(message: BankKeys, run: Records) -> None:
     expect(
         PublicIdentity.from_bytes(message.identity).name == bank,
         message,
-        "the identity of another bank",
+        "the identity of another party",
     )
     run.put(BankPublic(message.public_key, message.identity), bank)
 

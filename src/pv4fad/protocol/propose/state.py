@@ -21,7 +21,7 @@ from pv4fad.store.records import Record
 
 @dataclass(frozen=True)
 class NetworkKeys(Record):
-    """The key pair of a match."""
+    """The key pair of one of the payment network's rings; one for each, by name."""
 
     secret: bytes = field(repr=False)
     public: bytes = field(repr=False)
@@ -31,7 +31,7 @@ class NetworkKeys(Record):
         return SecretKey(ring, self.secret)
 
     def pair(self, ring: RingParameters) -> KeyPair:
-        public = PublicKey(ring, self.public, self.relinearisation)
+        public = PublicKey(ring, self.public, self.relinearisation or None)
         return KeyPair(self.secret_key(ring), public)
 
 
@@ -114,10 +114,10 @@ class OtherBanks(Record):
 
 @dataclass(frozen=True)
 class PublicKeys(Record):
-    """Those of the payment network."""
+    """Those of the payment network in one of its rings; one for each, by name."""
 
     public: bytes = field(repr=False)
     relinearisation: bytes = field(repr=False)
 
     def key(self, ring: RingParameters) -> PublicKey:
-        return PublicKey(ring, self.public, self.relinearisation)
+        return PublicKey(ring, self.public, self.relinearisation or None)

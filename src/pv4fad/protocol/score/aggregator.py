@@ -25,7 +25,7 @@ def add_answer(message: ScoreReply, run: Records) -> list[ScoreReply]:
     expect(
         so_far is None or so_far.residues.shape == message.residues.shape,
         message,
-        "not as many values as another bank sent",
+        "not as many values as another party sent",
     )
     expect_residues(message, message.residues, message.residues.size, t)
     total = message.residues.astype(np.uint64)

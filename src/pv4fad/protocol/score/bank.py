@@ -166,7 +166,7 @@ class BankScoring:
             raise BudgetError(
                 f"{self.name} answers at most {self.layers_per_day} layers per table and day; of "
                 f"its {kind} table it has answered {answered}, and is asked for "
-                f"{message.n_layers} more: go on tomorrow (UTC), or have the bank raise its limit"
+                f"{message.n_layers} more: go on tomorrow (UTC), or have this limit raised"
             )
         total = answered + message.n_layers
         training.put(LayersAnswered(day, total), kind)
@@ -180,7 +180,7 @@ class BankScoring:
         records = training.of_epoch(epoch)
         parameters = parameters_of(records)
         plan = parameters.table(message.address.table_id)
-        expect(self.name in plan.banks, message, "not a table of this bank")
+        expect(self.name in plan.banks, message, "not a table of this party")
         return records, parameters, plan
 
 

@@ -134,7 +134,7 @@ def _lay_out_questions(data: Round, tables: Tables, batch: Records) -> None:
     """A slot for each account asked about."""
     places = tables.places_of(data.keys)
     if len(np.unique(places, axis=0)) < len(places):
-        raise OrderError("an account is asked about twice in one round")
+        raise OrderError("a record is asked about twice in one round")
     table, place = places.T
     batch.put(Questions(table, place, data.set_of))
 
@@ -205,7 +205,7 @@ def bits(batch: Records) -> NDArray[np.int8]:
     if wrong:
         raise ProtocolError(
             f"table {wrong[0]}: an answer is neither 0 nor 1, or a slot that asked nothing"
-            " got one: some bank does not follow the protocol, or two banks have one id"
+            " got one: some party does not follow the protocol, or two parties have one id"
         )
     return found
 

@@ -7,10 +7,6 @@ masks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
-from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,17 +38,17 @@ from pv4fad.protocol.score.tables import (
 from pv4fad.protocol.state import parameters_of, with_keys_in_use
 from pv4fad.protocol.wire import Address
 from pv4fad.store.records import Records
-from pv4fad.workers import WorkerPool
+from pv4fad.workers import SharedBytes, WorkerPool
 
 Values = NDArray[np.uint32]
 
 
 class NetworkQueries:
-    """Makes them; keeps what its workers need in files."""
+    """Makes them."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
-        self._files: Path | None = None
+        self._labels: tuple[tuple[str, int, str], SharedBytes] | None = None
 
     def make_set_shares(self, address: Address, batch: Records) -> BlindedSetShares:
         """E_j[s_c + n_c] for the bank; n_c is kept."""
@@ -147,12 +143,12 @@ class NetworkQueries:
             rest=rest,
             of_sets=sets,
         )
-        label_file = self._label_file(bank, training, address.run_id)
+        labels = self._shared_labels(bank, training, address.run_id)
         degree = parameters.share_ring.degree
         jobs = (
             SealedQueryJob(
                 job(block),
-                label_file,
+                labels,
                 records.get(SetMasks, bank, table_id, block).n,
                 reached[:, block * degree : (block + 1) * degree],
                 forest.set_index,
@@ -162,19 +158,16 @@ class NetworkQueries:
         )
         return list(self._pool.map(sealed_queries, jobs))
 
-    def _label_file(self, bank: str, training: Records, run_id: str) -> Path:
-        """E_j[b] of every leaf for the workers: ciphertexts, too large to send with every job."""
-        if self._files is None:
-            self._files = Path(mkdtemp(prefix="pv4fad-"))
-            finalize(self, rmtree, self._files, ignore_errors=True)
+    def _shared_labels(self, bank: str, training: Records, run_id: str) -> SharedBytes:
+        """E_j[b] of every leaf for the workers; of one bank at a time, for they are large."""
         records = with_keys_in_use(training)
-        path = self._files / f"{run_id}-{records.epoch}-{bank}"
-        if not path.exists():
+        name = run_id, records.epoch, bank
+        if self._labels is None or self._labels[0] != name:
+            self._labels = None
             n_chunks = len(ScoringPlan(parameters_of(records)).leaf_chunks())
-            with path.open("wb") as file:
-                for index in range(n_chunks):
-                    file.write(records.get(EncryptedLabelShares, bank, index).data)
-        return path
+            stored = (records.get(EncryptedLabelShares, bank, i).data for i in range(n_chunks))
+            self._labels = name, self._pool.share(stored)
+        return self._labels[1]
 
 
 def _query_job(

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.he.circuits import FINAL_PRIMES
 from pv4fad.he.keys import Decryptor, Encryptor, Evaluator, PublicKey, SecretEncryptor, SecretKey
 from pv4fad.he.ring import Ciphertext, Ring
 from pv4fad.he.sanitise import Flood, Sanitiser
 from pv4fad.randomness import secret_residues
+from pv4fad.workers import SharedBytes
 
 Values = NDArray[np.uint32]
 
@@ -46,7 +45,7 @@ def set_shares(job: SetSharesJob) -> SetShares:
     blinded = []
     totals = _shares_of_sets(evaluator, job.encrypted_shares, job.sets)
     for total, mask in zip(totals, masks, strict=True):
-        opened = evaluator.switch_to(total, FINAL_PRIMES)
+        opened = evaluator.switch_to(total, job.flood.n_primes)
         evaluator.add_slots(opened, mask)
         blinded.append(sanitiser.sanitise(opened))
     return SetShares(tuple(blinded), masks.astype(np.uint32))
@@ -85,7 +84,7 @@ class SealedQueryJob:
     """Step 1 of votes: what bits do not need."""
 
     base: QueryJob
-    label_file: Path  # E_j[b] of every leaf, back to back: too large to send with every job
+    labels: SharedBytes  # E_j[b] of every leaf, back to back: too large to send with every job
     masks: Values = field(repr=False)  # n_c, (sets, N)
     reached: NDArray[np.int32] = field(repr=False)  # (layers, N, trees): groups, −1 for none
     set_index: NDArray[np.int64] = field(repr=False)  # (groups, sets of a group)
@@ -107,13 +106,13 @@ def bit_queries(job: QueryJob) -> Queries:
     ring = evaluator.ring
     t = np.uint64(ring.plain_modulus)
     shares = [
-        evaluator.switch_to(share, FINAL_PRIMES)
+        evaluator.switch_to(share, job.flood.n_primes)
         for share in _shares_of_sets(evaluator, job.encrypted_shares, job.sets)
     ]
     rho = _fresh(ring, len(job.votes_rest))
     messages = []
     for layer, sets in enumerate(job.votes_sets):
-        z = encryptor.zero(FINAL_PRIMES)
+        z = encryptor.zero(job.flood.n_primes)
         minus = (t - sets) % t
         evaluator.add_products(z, zip(shares, minus, strict=True))
         evaluator.add_slots(z, rho[layer])
@@ -128,7 +127,7 @@ def sealed_queries(job: SealedQueryJob) -> Queries:
     sanitiser = Sanitiser(base.public, base.flood)
     ring = evaluator.ring
     top, t = ring.parameters.n_data_primes, np.uint64(ring.plain_modulus)
-    labels = _label_shares(job.label_file, base.public, job.set_index.shape[1])
+    labels = _label_shares(job.labels, base.public, job.set_index.shape[1])
     shares = _shares_of_sets(evaluator, base.encrypted_shares, base.sets)
     n_sets = len(shares)
     factors = (base.opened.astype(np.uint64) + job.masks) % t  # u_c + n_c
@@ -161,19 +160,18 @@ class _LabelShares:
 
 
 @lru_cache(maxsize=1)
-def _label_shares(path: Path, public: PublicKey, n_sets: int) -> _LabelShares:
+def _label_shares(labels: SharedBytes, public: PublicKey, n_sets: int) -> _LabelShares:
     evaluator = Evaluator(public)
     ring = evaluator.ring
     top = ring.parameters.n_data_primes
     size = ring.ciphertext_bytes(top)
     rest, over_rest = [], []
-    with path.open("rb") as file:
-        while data := file.read(size * (n_sets + 1)):
-            leaves = [ring.load(data[i * size : (i + 1) * size], top) for i in range(n_sets + 1)]
-            for leaf in leaves[:-1]:
-                evaluator.sub(leaf, leaves[-1])
-            rest.append(leaves[-1])
-            over_rest.append(leaves[:-1])
+    for data in labels.pieces(size * (n_sets + 1)):
+        leaves = [ring.load(data[i * size : (i + 1) * size], top) for i in range(n_sets + 1)]
+        for leaf in leaves[:-1]:
+            evaluator.sub(leaf, leaves[-1])
+        rest.append(leaves[-1])
+        over_rest.append(leaves[:-1])
     return _LabelShares(rest, over_rest)
 
 

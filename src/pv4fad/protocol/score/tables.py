@@ -91,7 +91,7 @@ class Tables:
         """(accounts, 2): number of the table, and bin."""
         places = [self.places.get(hashed_id(key)) for key in keys]
         if any(place is None for place in places):
-            raise OrderError("some accounts are in no table: match them first")
+            raise OrderError("some records are in no table: match them first")
         return np.array(places, np.int64).reshape(-1, 2)
 
     def slots(self, data: ScoringInput) -> Slots:

@@ -1,0 +1,94 @@
+"""`pv4fad serve`: the live service of a payment network, the inbox of a bank."""
+
+from __future__ import annotations
+
+import logging
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from pv4fad.cli.console import err
+from pv4fad.cli.options import given_passphrase
+from pv4fad.deployment.party_folder import PartyFolder
+from pv4fad.errors import ParameterError
+from pv4fad.protocol.notify.bank import notices
+
+app = typer.Typer(help="A service for programs and people.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The party's own folder.")]
+Host = Annotated[str, typer.Option(help="Where to listen; other than loopback with TLS only.")]
+Port = Annotated[int, typer.Option(min=1, max=65535)]
+Certificate = Annotated[Path | None, typer.Option(help="The service's certificate (PEM).")]
+CertificateKey = Annotated[Path | None, typer.Option(help="Its private key (PEM).")]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key-file", help="File with the passphrase of the store.")
+]
+
+
+@app.command("payment-network")
+def payment_network(
+    folder: Folder,
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    certificate: Certificate = None,
+    certificate_key: CertificateKey = None,
+    client_ca: Annotated[
+        Path | None,
+        typer.Option(help="Authority whose client certificates may send payments (PEM)."),
+    ] = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Judge payments as they come, and show the alerts, until interrupted."""
+    require_service()
+    from pv4fad.service.network import network_app  # noqa: PLC0415
+    from pv4fad.service.server import Listen, run  # noqa: PLC0415
+    from pv4fad.service.starting import network_parts  # noqa: PLC0415
+
+    listen = Listen(host, port, certificate, certificate_key, client_ca)
+    own = PartyFolder(folder)
+    passphrase = given_passphrase(own.settings().name, key_file)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    with network_parts(own, passphrase) as parts:
+        decided = f"{parts.journal.n_decisions:,} payments decided so far"
+        _announce(f"model of run {parts.run_id}, {decided}; alert desk: {listen.address}")
+        run(network_app(parts, tls=listen.tls), listen)
+
+
+@app.command()
+def bank(
+    folder: Folder,
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 8081,
+    certificate: Certificate = None,
+    certificate_key: CertificateKey = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Show the alerts that the payment network has handed over to this bank, until interrupted."""
+    require_service()
+    from pv4fad.service.inbox import inbox_app  # noqa: PLC0415
+    from pv4fad.service.server import Listen, run  # noqa: PLC0415
+    from pv4fad.service.starting import require_role, require_token  # noqa: PLC0415
+
+    listen = Listen(host, port, certificate, certificate_key)
+    own = PartyFolder(folder)
+    require_role(own, "bank")
+    require_token(own, "desk")
+    with own.open_store(given_passphrase(own.settings().name, key_file)) as store:
+        _announce(f"inbox: {listen.address}")
+        run(inbox_app(own.path, store.party, lambda: notices(store), tls=listen.tls), listen)
+
+
+def require_service() -> None:
+    """The service is an extra."""
+    needed = ("fastapi", "uvicorn", "httptools", "prometheus_client")
+    if missing := [name for name in needed if find_spec(name) is None]:
+        raise ParameterError(f"{missing[0]} is not installed: pip install 'pv4fad[service]'")
+
+
+def _announce(text: str) -> None:
+    err.print(escape(text), soft_wrap=True)

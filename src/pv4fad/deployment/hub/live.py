@@ -1,0 +1,308 @@
+"""Small messages that must not wait: the payment network asks a bank, and the bank answers.
+
+    payment network   ask(bank, question) ──▶ hub ──▶ bank   answer(question)
+                      answer              ◀── hub ◀──
+
+Each has a connection of its own for this.  Messages are sealed from party to party (`live_keys`);
+the hub sees who asks whom, how much and when.  Nothing is kept or repeated: if an answer does not
+come, the one who asked is told so, and decides.
+
+    async with LiveQuestions(folder, correspondence) as live:
+        answer = await live.ask("bank01", question, timeout_s=0.3)
+
+    with answering(folder, correspondence, answer): ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+
+from pv4fad.deployment.envelope import Correspondence
+from pv4fad.deployment.hub import connection
+from pv4fad.deployment.hub.switch import What, live_message, read_live_message
+from pv4fad.deployment.live_keys import (
+    Handshake,
+    LiveSession,
+    count_of,
+    session_of,
+    welcome,
+)
+from pv4fad.deployment.party_folder import PartyFolder
+from pv4fad.errors import ProtocolError, WireError
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+
+_COUNT = struct.Struct(">Q")  # before an answer: of the question that it answers
+_TRY_AGAIN_S = 0.5
+_HANDSHAKE_S = 2.0
+_MOST_WAITING = 64  # questions that a bank has not answered
+_log = logging.getLogger("pv4fad.live")
+
+Answer = Callable[[bytes], bytes]
+
+
+class NoAnswerError(ProtocolError):
+    """A bank did not answer in time, or cannot be reached."""
+
+
+class Kind(IntEnum):
+    """The first byte of what the parties tell each other."""
+
+    HELLO = 0
+    WELCOME = 1
+    SEALED = 2
+    UNKNOWN_SESSION = 3
+
+
+@dataclass
+class _Bank:
+    """What the payment network knows of one bank."""
+
+    session: LiveSession | None = None
+    handshake: Handshake | None = None
+    begun: float = 0.0
+    """When the handshake began."""
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """A handshake has ended, well or not."""
+    waiting: dict[tuple[bytes, int], asyncio.Future[bytes]] = field(default_factory=dict)
+    """By session and count of the question."""
+
+    def give_up(self, error: NoAnswerError) -> None:
+        """Nothing that is under way will be answered."""
+        self.session = self.handshake = None
+        self.settled.set()
+        for waiting in self.waiting.values():
+            _fail(waiting, error)
+
+
+def _fail(waiting: asyncio.Future[bytes] | None, error: NoAnswerError) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_exception(error)
+
+
+class LiveQuestions:
+    """The payment network's end; used in one event loop."""
+
+    def __init__(self, folder: PartyFolder, correspondence: Correspondence) -> None:
+        self._folder, self._own = folder, correspondence
+        self._banks: dict[str, _Bank] = {}
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue(1024)
+
+    async def __aenter__(self) -> Self:
+        self._talking = asyncio.create_task(self._talk())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._talking.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._talking
+
+    async def ask(self, bank: str, question: bytes, timeout_s: float) -> bytes:
+        """A bank's answer; `NoAnswerError` if there is none in this time."""
+        known = self._banks.setdefault(bank, _Bank())
+        place: tuple[bytes, int] | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                session = await self._session(bank, known)
+                sealed = session.seal(question)
+                place = session_of(sealed), count_of(sealed)
+                answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+                known.waiting[place] = answer
+                self._send(bank, Kind.SEALED, sealed)
+                return await answer
+        except TimeoutError:
+            raise NoAnswerError(f"{bank} has not answered in {timeout_s:g} s") from None
+        finally:
+            if place is not None:
+                del known.waiting[place]
+
+    async def _session(self, bank: str, known: _Bank) -> LiveSession:
+        while known.session is None or known.session.is_used_up:
+            now = time.monotonic()
+            if known.handshake is None or now - known.begun > _HANDSHAKE_S:
+                known.handshake, known.begun = Handshake(self._own, bank), now
+                known.settled.clear()
+                self._send(bank, Kind.HELLO, known.handshake.hello())
+            await known.settled.wait()
+            if known.session is None:
+                raise NoAnswerError(f"{bank} is not connected")
+        return known.session
+
+    def _send(self, bank: str, kind: Kind, body: bytes) -> None:
+        try:
+            self._outgoing.put_nowait(live_message(What.MESSAGE, bank, bytes([kind]) + body))
+        except asyncio.QueueFull:
+            raise NoAnswerError("the hub does not take messages fast enough") from None
+
+    # The connection.
+
+    async def _talk(self) -> None:
+        while True:
+            async with connection.dial_async(self._folder) as channel:
+                call = channel.stream_stream(connection.path(connection.LIVE))()
+                writing = asyncio.create_task(self._write(call))
+                try:
+                    while (data := await call.read()) is not grpc.aio.EOF:
+                        self._take(data)
+                except (grpc.aio.AioRpcError, WireError) as error:
+                    _log.warning("not connected: %s", connection.why(error))
+                finally:
+                    writing.cancel()
+                    call.cancel()
+                    self._forget()
+            await asyncio.sleep(_TRY_AGAIN_S)
+
+    async def _write(self, call: Any) -> None:
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while True:
+                await call.write(await self._outgoing.get())
+
+    def _forget(self) -> None:
+        while not self._outgoing.empty():
+            self._outgoing.get_nowait()
+        for bank, known in self._banks.items():
+            known.give_up(NoAnswerError(f"{bank}: the connection with the hub was lost"))
+
+    def _take(self, data: bytes) -> None:
+        what, bank, body = read_live_message(data)
+        known = self._banks.get(bank)
+        if known is None or not body:
+            return
+        kind, rest = body[0], body[1:]
+        try:
+            if what == What.DROPPED:
+                self._take_back(bank, known, kind, rest)
+            elif kind == Kind.WELCOME and known.handshake is not None:
+                known.session, known.handshake = known.handshake.finish(rest), None
+                known.settled.set()
+            elif kind == Kind.SEALED and known.session is not None:
+                self._take_answer(known.session, known, rest)
+            elif known.session is not None and (kind, rest) == (
+                Kind.UNKNOWN_SESSION,
+                known.session.session,
+            ):
+                known.give_up(NoAnswerError(f"{bank} was restarted"))
+        except ProtocolError as error:
+            _log.warning("%s: %s", bank, error)
+
+    @staticmethod
+    def _take_back(bank: str, known: _Bank, kind: int, rest: bytes) -> None:
+        """The hub did not pass this on."""
+        error = NoAnswerError(f"{bank} is not connected, or too slow")
+        if kind == Kind.SEALED:
+            _fail(known.waiting.get((session_of(rest), count_of(rest))), error)
+        else:
+            known.give_up(error)
+
+    @staticmethod
+    def _take_answer(session: LiveSession, known: _Bank, rest: bytes) -> None:
+        _, opened = session.open(rest)
+        (count,) = _COUNT.unpack_from(opened)
+        waiting = known.waiting.get((session.session, count))
+        if waiting is not None and not waiting.done():
+            waiting.set_result(opened[_COUNT.size :])
+
+
+class _LiveAnswers:
+    """A bank's end: one question after the other, in a thread."""
+
+    def __init__(self, own: Correspondence, answer: Answer) -> None:
+        self._own, self._answer = own, answer
+        self._sessions: dict[bytes, LiveSession] = {}
+
+    def take(self, data: bytes) -> bytes | None:
+        """What to say to a message."""
+        _, sender, body = read_live_message(data)
+        try:
+            said = self._take_from(sender, body)
+        except ProtocolError as error:
+            _log.warning("a live message was refused: %s", error)
+            return None
+        except Exception:
+            _log.exception("a live question was not answered")
+            return None
+        return None if said is None else live_message(What.MESSAGE, sender, said)
+
+    def _take_from(self, sender: str, body: bytes) -> bytes | None:
+        if sender != PAYMENT_NETWORK or not body:
+            raise ProtocolError(f"{sender} may not ask")
+        kind, rest = body[0], body[1:]
+        if kind == Kind.HELLO:
+            answer, session = welcome(self._own, sender, rest)
+            # Questions of the session before may still be on their way.
+            self._sessions = dict([*self._sessions.items(), (session.session, session)][-2:])
+            return bytes([Kind.WELCOME]) + answer
+        if kind != Kind.SEALED:
+            return None
+        known = self._sessions.get(session_of(rest))
+        if known is None:
+            return bytes([Kind.UNKNOWN_SESSION]) + session_of(rest)
+        count, question = known.open(rest)
+        return bytes([Kind.SEALED]) + known.seal(_COUNT.pack(count) + self._answer(question))
+
+
+@contextmanager
+def answering(
+    folder: PartyFolder, correspondence: Correspondence, answer: Answer
+) -> Iterator[None]:
+    """A bank answers live questions until the block ends.
+
+    `answer` is called in a thread, with one question at a time.
+    """
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="live", daemon=True)
+    thread.start()
+    answers = _LiveAnswers(correspondence, answer)
+    task = asyncio.run_coroutine_threadsafe(_answer_all(folder, answers), loop)
+    try:
+        yield
+    finally:
+        task.cancel()
+        asyncio.run_coroutine_threadsafe(_ended(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _ended() -> None:
+    """Wait until all other tasks of this loop have ended."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+async def _answer_all(folder: PartyFolder, answers: _LiveAnswers) -> None:
+    while True:
+        async with connection.dial_async(folder) as channel:
+            call = channel.stream_stream(connection.path(connection.LIVE))()
+            waiting: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
+            working = asyncio.create_task(_work(call, waiting, answers))
+            try:
+                while (data := await call.read()) is not grpc.aio.EOF:
+                    await waiting.put(data)  # if the bank is slow, the hub drops what comes next
+            except (grpc.aio.AioRpcError, WireError) as error:
+                _log.warning("not connected: %s", connection.why(error))
+            finally:
+                working.cancel()
+                call.cancel()
+        await asyncio.sleep(_TRY_AGAIN_S)
+
+
+async def _work(call: Any, waiting: asyncio.Queue[bytes], answers: _LiveAnswers) -> None:
+    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        while True:
+            said = await asyncio.to_thread(answers.take, await waiting.get())
+            if said is not None:
+                await call.write(said)

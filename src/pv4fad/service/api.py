@@ -1,0 +1,143 @@
+"""The endpoints for programs.
+
+    POST /payments          one payment: a JSON object, or a pacs.008 message with one transaction
+    POST /payments/batch    many: a JSON array, one object per line (NDJSON), or pacs.008 messages
+    GET  /healthz           the process runs
+    GET  /readyz            it takes payments
+    GET  /metrics           for Prometheus
+
+A decision comes back with 200.  A batch has one element for each payment, in order: a decision, or
+`error` with a `status`.  422: the payment is wrong, and the error names the field.  409: another
+payment with this id was decided before.  429 or 503 with Retry-After: too much is under way, or
+the service is starting; nothing was begun.  Whoever gets no answer sends the same payment again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from fastapi import HTTPException, Request
+from starlette.responses import PlainTextResponse, Response
+
+from pv4fad.errors import OrderError, Pv4fadError
+from pv4fad.schema import Schema
+from pv4fad.service.access import Use
+from pv4fad.service.intake import Raw, from_json, many_from_json, many_from_xml
+from pv4fad.service.pipeline import OverloadedError, Pipeline
+from pv4fad.service.web import Site, read_body
+
+ONE_BYTES, MANY_BYTES = 64 * 2**10, 8 * 2**20
+MOST_IN_BATCH = 5_000
+ANSWER_WITHIN_S = 30.0
+_JSON, _LINES = "application/json", ("application/x-ndjson", "application/jsonl")
+_XML = ("application/xml", "text/xml")
+
+
+class Api:
+    """Adds its endpoints to the service."""
+
+    def __init__(self, site: Site, schema: Schema, pipeline: Pipeline) -> None:
+        self._schema, self._pipeline, self._tokens = schema, pipeline, site.tokens
+        app = site.app
+        app.post("/payments")(self._one)
+        app.post("/payments/batch")(self._many)
+        app.get("/healthz")(_healthz)
+        app.get("/readyz")(self._readyz)
+        app.get("/metrics")(self._metrics)
+
+    async def _one(self, request: Request) -> Response:
+        self._require(request, "payments")
+        body = await read_body(request, ONE_BYTES)
+        if _kind(request) in _XML:
+            raws = await asyncio.to_thread(many_from_xml, self._schema, body, 1)
+        else:
+            _require_kind(request, _JSON)
+            raws = [from_json(self._schema, body)]
+        (answer,) = await self._answers(raws)
+        if isinstance(answer, str):
+            return Response(answer, media_type=_JSON)
+        raise HTTPException(_status(answer), str(answer), headers=_retry(answer))
+
+    async def _many(self, request: Request) -> Response:
+        self._require(request, "payments")
+        body = await read_body(request, MANY_BYTES)
+        kind = _kind(request)
+        read: Callable[[Schema, bytes, int], list[Raw]] = many_from_json
+        if kind in _XML:
+            read = many_from_xml
+        elif kind not in _LINES:
+            _require_kind(request, _JSON)
+        raws = await asyncio.to_thread(read, self._schema, body, MOST_IN_BATCH)
+        parts = [
+            answer
+            if isinstance(answer, str)
+            else json.dumps({"error": str(answer), "status": _status(answer)})
+            for answer in await self._answers(raws)
+        ]
+        return Response(f"[{','.join(parts)}]", media_type=_JSON)
+
+    async def _answers(self, raws: list[Raw]) -> list[str | Exception]:
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                return list(await self._pipeline.submit(raws))
+        except OverloadedError:
+            if self._pipeline.is_running:
+                raise HTTPException(
+                    429, "too many payments are under way", headers={"retry-after": "1"}
+                ) from None
+            raise _not_ready() from None
+        except TimeoutError:
+            raise HTTPException(
+                503, "not decided in time: send the payment again", headers={"retry-after": "5"}
+            ) from None
+
+    async def _readyz(self) -> Response:
+        if not self._pipeline.is_running:
+            raise _not_ready()
+        return PlainTextResponse("ready\n")
+
+    async def _metrics(self, request: Request) -> Response:
+        self._require(request, "metrics")
+        return PlainTextResponse(self._pipeline.watch.metrics(), media_type="text/plain")
+
+    def _require(self, request: Request, use: Use) -> None:
+        """A token for this use; for payments a client certificate does as well."""
+        if use == "payments" and request.scope.get("state", {}).get("certificate"):
+            return
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or self._tokens.who(token.strip(), use) is None:
+            raise HTTPException(
+                401,
+                f"send a token for {use}: Authorization: Bearer TOKEN",
+                headers={"www-authenticate": "Bearer"},
+            )
+
+
+async def _healthz() -> Response:
+    return PlainTextResponse("alive\n")
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _require_kind(request: Request, kind: str) -> None:
+    if _kind(request) != kind:
+        wanted = f"{kind}, or application/xml for pacs.008"
+        raise HTTPException(415, f"content type: send {wanted}")
+
+
+def _status(error: Exception) -> int:
+    if isinstance(error, OrderError):
+        return 409
+    return 422 if isinstance(error, Pv4fadError) else 503
+
+
+def _retry(error: Exception) -> dict[str, str] | None:
+    return {"retry-after": "1"} if _status(error) == 503 else None
+
+
+def _not_ready() -> HTTPException:
+    return HTTPException(503, "the service is starting or ending", headers={"retry-after": "5"})

@@ -1,0 +1,317 @@
+"""The journal: every decision of the service, on disk before it is answered, once per payment id.
+
+One SQLite file beside the payment network's store, written ahead (WAL), with one commit and one
+fsync for all decisions that have come together meanwhile.  A commit is there or it is not: after
+kill -9 or a power cut the journal ends with the last one.
+
+    blocks    the decisions of one commit with their payments: JSON, compressed, sealed
+    ids       HMAC(payment id) → block and position: finds a payment that comes again
+    alerts    each alert once more, on its own, sealed
+    actions   what people did at the desk, and what became of hand-overs; sealed
+    head      how many there are of each, sealed with every commit
+
+Sealed is as in the stores (AES-256-GCM, bound to what it is and to its number); the key is a record
+of the payment network's store.  What a copy of the file shows: numbers and sizes of commits, how
+many decisions, alerts and actions there are, and in which order they came.  It shows no id, amount,
+account, level or time, and not whether two payments have an account in common.
+
+A row that is missing or put back is noticed when the journal is opened or read; an older copy of
+the whole file is not, as with the stores.  One thread at a time; one process at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hmac import digest as hmac_digest
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pv4fad.errors import OrderError, StoreError
+from pv4fad.randomness import secret_bytes
+from pv4fad.store.file import store_errors
+from pv4fad.store.records import Record, Records
+from pv4fad.store.sealing import KEY_BYTES, Sealer
+from pv4fad.store.store import Store
+
+FOLDER, FILE_NAME = "live", "journal.db"
+_APPLICATION_ID = 0x5056344A  # "PV4J"
+_VERSION = 1
+_ID_BYTES = 16
+_LOOK_UP_AT_ONCE = 500  # SQLite allows some thousand parameters
+_TABLES = ("blocks", "ids", "alerts", "actions")
+_SCHEMA = (
+    "CREATE TABLE head (journal BLOB NOT NULL, sealed BLOB NOT NULL)",
+    "CREATE TABLE blocks (number INTEGER PRIMARY KEY, sealed BLOB NOT NULL)",
+    """CREATE TABLE ids (
+        id BLOB PRIMARY KEY, block INTEGER NOT NULL, position INTEGER NOT NULL) WITHOUT ROWID""",
+    "CREATE TABLE alerts (number INTEGER PRIMARY KEY, sealed BLOB NOT NULL)",
+    "CREATE TABLE actions (number INTEGER PRIMARY KEY, sealed BLOB NOT NULL)",
+)
+
+
+@dataclass(frozen=True)
+class JournalKey(Record):
+    """In the payment network's store: what the journal is sealed with."""
+
+    of_all_runs: ClassVar[bool] = True
+
+    key: bytes = field(repr=False)
+
+
+def journal_key(store: Store) -> bytes:
+    """The key of the journal, made on first use."""
+    with store.transaction() as tx:
+        records = Records.of_party(tx)
+        kept = records.find(JournalKey)
+        if kept is None:
+            kept = JournalKey(secret_bytes(KEY_BYTES))
+            records.put(kept)
+    return kept.key
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A decision with its payment, as it is kept."""
+
+    payment_id: str
+    digest: str
+    """Of the payment: another payment with this id is refused."""
+    answer: str
+    """What the client got or gets, to the byte."""
+    payment: Mapping[str, Any] = field(repr=False)
+    alert: bool = False
+
+
+class Journal:
+    """Made by `open`; `close` (or a `with` block) lets another process have it."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, key: bytes) -> None:
+        self.path = path
+        self._connection = connection
+        self._sealer = Sealer(hmac_digest(key, b"pv4fad journal", "sha256"))
+        self._id_key = hmac_digest(key, b"pv4fad journal ids", "sha256")
+        self._id = b""
+        self._counts = dict.fromkeys(_TABLES, 0)
+
+    @classmethod
+    def open(cls, folder: Path, key: bytes) -> Self:
+        """The journal of a party's folder; a new one if there is none."""
+        path = folder / FOLDER / FILE_NAME
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        connection = _connect(path)
+        try:
+            journal = cls(path, connection, key)
+            with store_errors(path.parent):
+                journal._load()
+        except BaseException:
+            connection.close()
+            raise
+        return journal
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def n_decisions(self) -> int:
+        return self._counts["ids"]
+
+    # Decisions.
+
+    def write(self, entries: Sequence[Entry]) -> list[int]:
+        """All of them, durable on return, or none; the numbers of those that are alerts.
+
+        `OrderError` if a payment id is known: it has its decision.
+        """
+        if not entries:
+            return []
+        block = self._counts["blocks"]
+        content = [[e.payment_id, e.digest, e.answer, e.payment, e.alert] for e in entries]
+        alerts = [
+            (self._counts["alerts"] + offset, [entry.answer, entry.payment])
+            for offset, entry in enumerate(entry for entry in entries if entry.alert)
+        ]
+        ids = [(self._hidden(e.payment_id), block, at) for at, e in enumerate(entries)]
+        with self._commit({"blocks": 1, "ids": len(ids), "alerts": len(alerts)}) as connection:
+            try:
+                connection.executemany("INSERT INTO ids VALUES (?, ?, ?)", ids)
+            except sqlite3.IntegrityError:
+                raise OrderError("a payment in this batch has been decided before") from None
+            self._insert("blocks", block, content)
+            for number, alert in alerts:
+                self._insert("alerts", number, alert)
+        return [number for number, _ in alerts]
+
+    def find(self, payment_ids: Sequence[str]) -> dict[str, Entry]:
+        """Those of these payments that have been decided."""
+        hidden = {self._hidden(one): one for one in payment_ids}
+        keys, places = list(hidden), []
+        with store_errors(self.path.parent):
+            for start in range(0, len(keys), _LOOK_UP_AT_ONCE):
+                some = keys[start : start + _LOOK_UP_AT_ONCE]
+                marks = ",".join("?" * len(some))
+                query = f"SELECT id, block, position FROM ids WHERE id IN ({marks})"  # noqa: S608
+                places += self._connection.execute(query, some).fetchall()
+        blocks = {number: self._block(number) for number in {block for _, block, _ in places}}
+        found = {hidden[key]: blocks[block][position] for key, block, position in places}
+        if any(payment_id != entry.payment_id for payment_id, entry in found.items()):
+            raise self._damaged()
+        return found
+
+    def decisions(self) -> Iterator[Entry]:
+        """All of them, in order."""
+        for number in range(self._counts["blocks"]):
+            yield from self._block(number)
+
+    def latest(self, most: int) -> list[Entry]:
+        """The last `most` decisions, or a few more, in order."""
+        blocks: list[list[Entry]] = []
+        n_found, number = 0, self._counts["blocks"]
+        while n_found < most and number > 0:
+            number -= 1
+            blocks.append(self._block(number))
+            n_found += len(blocks[-1])
+        return [entry for block in reversed(blocks) for entry in block]
+
+    # The desk.
+
+    def alerts(self, most: int | None = None) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        """Number, answer and payment of each alert, or of the last `most` of them, in order."""
+        n_alerts = self._counts["alerts"]
+        for number in range(0 if most is None else max(0, n_alerts - most), n_alerts):
+            answer, payment = self._read("alerts", number)
+            yield number, answer, payment
+
+    def alert(self, number: int) -> tuple[str, dict[str, Any]] | None:
+        """Answer and payment; None if there is no such alert."""
+        if not 0 <= number < self._counts["alerts"]:
+            return None
+        answer, payment = self._read("alerts", number)
+        return answer, payment
+
+    def act(self, action: Mapping[str, Any]) -> int:
+        """Keep what somebody did; durable on return."""
+        number = self._counts["actions"]
+        with self._commit({"actions": 1}):
+            self._insert("actions", number, action)
+        return number
+
+    def actions(self) -> Iterator[dict[str, Any]]:
+        """Everything that people did, in order."""
+        for number in range(self._counts["actions"]):
+            yield self._read("actions", number)
+
+    # Below.
+
+    def _load(self) -> None:
+        row = self._connection.execute("SELECT journal, sealed FROM head").fetchone()
+        if row is None:  # new; if there are rows, they lack a head
+            self._id = secret_bytes(_ID_BYTES)
+            new = (self._id, self._sealed_head(self._counts))
+            self._connection.execute("INSERT INTO head VALUES (?, ?)", new)
+        else:
+            self._id, sealed = row
+            self._counts = json.loads(self._sealer.open(sealed, self._label("head", 0)))
+        for table, noted in self._counts.items():
+            ((n_rows,),) = self._connection.execute(f"SELECT count(*) FROM {table}")  # noqa: S608
+            if n_rows != noted:
+                raise self._damaged()
+
+    @contextmanager
+    def _commit(self, more: Mapping[str, int]) -> Iterator[sqlite3.Connection]:
+        """One transaction, with the head that counts what it adds."""
+        counts = {table: n + more.get(table, 0) for table, n in self._counts.items()}
+        with store_errors(self.path.parent):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("UPDATE head SET sealed = ?", (self._sealed_head(counts),))
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        self._counts = counts
+
+    def _sealed_head(self, counts: Mapping[str, int]) -> bytes:
+        return self._sealer.seal(json.dumps(counts).encode(), self._label("head", 0))
+
+    def _insert(self, table: str, number: int, content: Any) -> None:
+        plain = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1)
+        sealed = self._sealer.seal(plain, self._label(table, number))
+        self._connection.execute(f"INSERT INTO {table} VALUES (?, ?)", (number, sealed))  # noqa: S608
+
+    def _read(self, table: str, number: int) -> Any:
+        with store_errors(self.path.parent):
+            query = f"SELECT sealed FROM {table} WHERE number = ?"  # noqa: S608
+            row = self._connection.execute(query, (number,)).fetchone()
+        if row is None:
+            raise self._damaged()
+        return json.loads(zlib.decompress(self._sealer.open(row[0], self._label(table, number))))
+
+    def _block(self, number: int) -> list[Entry]:
+        return [Entry(*fields) for fields in self._read("blocks", number)]
+
+    def _hidden(self, payment_id: str) -> bytes:
+        return hmac_digest(self._id_key, payment_id.encode(), "sha256")[:_ID_BYTES]
+
+    def _label(self, table: str, number: int) -> tuple[str | int, ...]:
+        return ("pv4fad journal", _VERSION, self._id.hex(), table, number)
+
+    def _damaged(self) -> StoreError:
+        return StoreError(f"{self.path} is damaged: restore it from a backup")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    folder = path.parent
+    with store_errors(folder):
+        is_new = not path.exists()
+        if is_new:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        with store_errors(folder):
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")  # every commit reaches the disk
+            connection.execute("PRAGMA fullfsync = ON")
+            connection.execute("BEGIN EXCLUSIVE")
+            ((n_tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+            if not n_tables:
+                _create(connection)
+            connection.execute("COMMIT")
+            ((application,),) = connection.execute("PRAGMA application_id")
+            ((version,),) = connection.execute("PRAGMA user_version")
+            if (application, version) != (_APPLICATION_ID, _VERSION):
+                raise StoreError(f"{path} is no journal of this version of the program")
+            _sync_folder(folder)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)  # SQLite syncs the file, not its name in the folder
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,44 @@
+"""The payment network's service: endpoints for programs, the desk for people."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from pv4fad.service.access import Tokens
+from pv4fad.service.api import Api
+from pv4fad.service.desk import Desk, Listeners
+from pv4fad.service.notices import Outbox
+from pv4fad.service.parts import Parts
+from pv4fad.service.pipeline import MOST_PAYMENTS, Pipeline
+from pv4fad.service.web import Site, new_app
+
+
+def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PAYMENTS) -> FastAPI:
+    """Ready to be served; it works from the start of the server to its end."""
+    listeners = Listeners()
+    pipeline = Pipeline(parts, most_payments=most_payments, told=listeners.tell)
+    outbox = None if parts.carrier is None else Outbox(pipeline, parts.carrier)
+    parts.watch.look_at(lambda: pipeline.n_under_way, lambda: pipeline.book.n_new)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(pipeline.run())]
+        if outbox is not None:
+            tasks.append(asyncio.create_task(outbox.run()))
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    app = new_app(lifespan)
+    app.state.listeners = listeners
+    site = Site(app, Tokens(parts.folder), "Alert desk", tls=tls)
+    Api(site, parts.schema, pipeline)
+    Desk(site, parts, pipeline, listeners, (lambda: None) if outbox is None else outbox.wake)
+    return app

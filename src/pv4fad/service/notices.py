@@ -1,0 +1,65 @@
+"""Delivering what was handed over: each notice until its bank has acknowledged it.
+
+A bank gets one notice at a time, oldest first, and always the same bytes for the same notice, so a
+bank keeps it once however often it comes.  Which notices wait is in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from pv4fad.errors import ProtocolError, Pv4fadError
+from pv4fad.protocol.notify.messages import Notify, notice
+from pv4fad.protocol.receipt import Receipt, expect_receipt_of
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.wire import Address, decode, encode
+from pv4fad.service.alerts import Alert, HandedOver
+from pv4fad.service.parts import NoticeCarrier
+from pv4fad.service.pipeline import Pipeline
+
+AGAIN_AFTER_S = 30.0
+_log = logging.getLogger("pv4fad.service")
+
+
+class Outbox:
+    """`run` delivers until it is cancelled."""
+
+    def __init__(self, pipeline: Pipeline, carrier: NoticeCarrier) -> None:
+        self._pipeline, self._carrier = pipeline, carrier
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """There is something to deliver."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        while True:
+            self._woken.clear()
+            waiting: dict[str, list[tuple[Alert, HandedOver]]] = {}
+            for alert, given in self._pipeline.book.waiting():
+                waiting.setdefault(given.bank, []).append((alert, given))
+            await asyncio.gather(*(self._to_bank(*one) for one in waiting.items()))
+            try:
+                async with asyncio.timeout(AGAIN_AFTER_S):
+                    await self._woken.wait()
+            except TimeoutError:
+                continue
+
+    async def _to_bank(self, bank: str, waiting: list[tuple[Alert, HandedOver]]) -> None:
+        for alert, given in sorted(waiting, key=lambda one: one[1].time):
+            try:
+                reply = decode(await self._carrier.carry(bank, encode(notice_of(alert, given))))
+                if not isinstance(reply, Receipt):
+                    raise ProtocolError("not a receipt")
+                expect_receipt_of(Notify, reply)
+            except (Pv4fadError, OSError) as error:
+                _log.warning("a notice did not reach %s: %s", bank, type(error).__name__)
+                return
+            await self._pipeline.act(self._pipeline.book.delivered(alert.number, given.notice))
+
+
+def notice_of(alert: Alert, given: HandedOver) -> Notify:
+    """What the bank gets, and nothing else of the payment."""
+    address = Address(PAYMENT_NETWORK, given.bank, given.run_id, index=given.notice)
+    return notice(address, alert.decision.id, given.account, alert.decision.level)

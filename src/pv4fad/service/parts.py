@@ -1,0 +1,39 @@
+"""What the payment network's service is made of; whoever starts it puts these together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from pv4fad.schema import Schema
+from pv4fad.service.decisions import Engine, Rows
+from pv4fad.service.journal import Journal
+from pv4fad.service.watch import Watch
+
+
+class NoticeCarrier(Protocol):
+    """Brings a message to a bank, sealed for it."""
+
+    async def carry(self, bank: str, message: bytes) -> bytes:
+        """Its reply; raises if the bank cannot be reached."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Of one service."""
+
+    schema: Schema
+    folder: Path
+    """Of the payment network; tokens are in it."""
+    journal: Journal = field(repr=False)
+    rows: Rows = field(repr=False)
+    engine: Engine = field(repr=False)
+    watch: Watch = field(repr=False)
+    directory: Mapping[str, str]
+    """What payments call a bank → bank."""
+    run_id: str
+    """Of the model."""
+    carrier: NoticeCarrier | None = field(default=None, repr=False)
+    """Brings notices to banks; None: they wait."""

@@ -1,0 +1,82 @@
+"""Start a service from a party's folder: `pv4fad serve payment-network`, `pv4fad serve bank`.
+
+The payment network's service reads the model from the store, and lets go of it: a training can run
+beside it.  A new model is used after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pv4fad.deployment.card import Role, directory
+from pv4fad.deployment.job_notes import read_notes
+from pv4fad.deployment.jobs import RUNS
+from pv4fad.deployment.party_folder import PartyFolder
+from pv4fad.errors import DataError, ParameterError, StoreError
+from pv4fad.lead.data import load_rows
+from pv4fad.lead.desk_labels import rows_as_trained
+from pv4fad.lead.prepare import read_training_record
+from pv4fad.lead.score import checked_share
+from pv4fad.run.folder import RunFolder
+from pv4fad.service.access import Tokens, Use
+from pv4fad.service.journal import Journal, journal_key
+from pv4fad.service.local_engine import LocalEngine
+from pv4fad.service.parts import Parts
+from pv4fad.service.watch import Expected, Watch
+from pv4fad.service.whole_history import WholeHistory
+from pv4fad.store.sealing import Passphrase
+
+
+def require_role(folder: PartyFolder, role: Role) -> None:
+    if folder.settings().role != role:
+        raise ParameterError(f"{folder.path} is not the folder of a {role}")
+
+
+def require_token(folder: PartyFolder, use: Use) -> None:
+    """Somebody must be able to use the service."""
+    if not any(holder.use == use for holder in Tokens(folder.path).holders()):
+        raise ParameterError(
+            f"nobody has a token for {use}: create one with pv4fad desk token {folder.path}"
+            f" --name NAME --use {use}"
+        )
+
+
+@contextmanager
+def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts]:
+    """What the service of a payment network needs, with its journal open."""
+    require_role(folder, "payment-network")
+    require_token(folder, "desk")
+    settings, schema = folder.settings(), folder.schema()
+    banks = directory(folder.complete_cards())
+    with folder.open_store(passphrase) as store:
+        run_id = read_notes(store).run_id
+        if not run_id:
+            raise StoreError("there is no model yet: pv4fad federation start train")
+        parameters = RunFolder(folder.path / RUNS / run_id).require_finished().parameters
+        trained = read_training_record(store, run_id)
+        share = checked_share(settings.alert_share, trained.settings)
+        if share is None:
+            raise ParameterError("the paper's model cannot be served: train with model evidence")
+        engine = LocalEngine.stored(store, parameters, banks, share)
+        rows = load_rows(schema, folder.file(settings.data), labels_required=True)
+        history = rows_as_trained(schema, store, run_id, rows, trained.transactions)
+        if history is None:
+            raise DataError(
+                f"{folder.file(settings.data)} does not hold the transactions that the run was"
+                " trained on"
+            )
+        key = journal_key(store)
+    expected = Expected.of(engine.own.histograms, engine.own.knowledge)
+    with Journal.open(folder.path, key) as journal:
+        since = WholeHistory(schema, history, (entry.payment for entry in journal.decisions()))
+        yield Parts(
+            schema=schema,
+            folder=folder.path,
+            journal=journal,
+            rows=since,
+            engine=engine,
+            watch=Watch(expected),
+            directory=banks,
+            run_id=run_id,
+        )

@@ -1,0 +1,220 @@
+"""How the service is doing: rates, latency, alerts, how payments were decided, drift.
+
+Everything is counted by minute for the last `MINUTES`, in memory, and in total since the start;
+the page shows the former and `/metrics` the latter.  Nothing here names a payment or an account.
+
+Drift is the population stability index of the features and of the local score against training
+(`detection.histograms`), over the last day; it needs `LEAST` payments.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from pv4fad.detection.histograms import BINS, FeatureHistograms, binned, stability_index
+from pv4fad.evidence.knowledge import Knowledge
+from pv4fad.service.decisions import HOWS, Decision
+from pv4fad.tables.features import FeatureTable
+
+MINUTES = 24 * 60
+LEAST = 1_000
+LATENCY_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Upper ends of the bins; one more for all above."""
+
+
+@dataclass
+class Minute:
+    """What happened in one minute."""
+
+    begins: int
+    """In minutes since some moment."""
+    decided: Counter[str] = field(default_factory=Counter)
+    levels: Counter[int] = field(default_factory=Counter)
+    latency: NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(len(LATENCY_S) + 1, np.int64)
+    )
+    refused: int = 0
+    scores: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS + 1, np.int64))
+    features: NDArray[np.int64] | int = 0
+
+    @property
+    def payments(self) -> int:
+        return self.decided.total()
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What training saw; None where the run kept nothing to compare with."""
+
+    features: FeatureHistograms | None
+    score_edges: NDArray[np.float64] = field(repr=False)
+    scores: NDArray[np.float64] = field(repr=False)
+
+    @classmethod
+    def of(cls, features: FeatureHistograms | None, knowledge: Knowledge) -> Expected:
+        """The scores are those of the calibration rows, which stand for payments to come."""
+        scores, weight = -np.expm1(-knowledge.hazard), knowledge.weight
+        order = np.argsort(scores)
+        share = np.cumsum(weight[order]) / weight.sum()
+        steps = np.linspace(0, 1, BINS + 1)[1:-1]
+        last = len(order) - 1
+        edges = scores[order][np.minimum(np.searchsorted(share, steps), last)]
+        counts = np.bincount(np.searchsorted(edges, scores, side="right"), weight, BINS + 1)
+        return cls(features, edges, counts.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Of the last day against training."""
+
+    payments: int
+    score: float | None
+    """None: too few payments yet."""
+    features: dict[str, float] | None
+    """The largest first; None: too few payments, or nothing to compare with."""
+
+
+class Watch(Collector):
+    """One per service; used on its event loop only."""
+
+    def __init__(
+        self, expected: Expected | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._expected, self._clock = expected, clock
+        self._minutes: deque[Minute] = deque(maxlen=MINUTES)
+        self._total = Minute(0)
+        self._seconds = 0.0
+        self._under_way: Callable[[], int] = lambda: 0
+        self._new_alerts: Callable[[], int] = lambda: 0
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def look_at(self, under_way: Callable[[], int], new_alerts: Callable[[], int]) -> None:
+        """Where the numbers are that somebody else keeps."""
+        self._under_way, self._new_alerts = under_way, new_alerts
+
+    # What happens.
+
+    def decided(self, decision: Decision) -> None:
+        for minute in self._now():
+            minute.decided[decision.decided] += 1
+            if decision.alert:
+                minute.levels[decision.level] += 1
+
+    def answered(self, seconds: float) -> None:
+        self._seconds += seconds
+        for minute in self._now():
+            minute.latency[bisect_left(LATENCY_S, seconds)] += 1
+
+    def refused(self, n_payments: int) -> None:
+        for minute in self._now():
+            minute.refused += n_payments
+
+    def features(self, features: FeatureTable) -> None:
+        known = None if self._expected is None else self._expected.features
+        if known is not None and known.names == features.names:
+            counts = binned(known.edges, features.values)
+            for minute in self._now():
+                minute.features = minute.features + counts
+
+    def scores(self, local_scores: NDArray[np.float64]) -> None:
+        if self._expected is not None:
+            bins = np.searchsorted(self._expected.score_edges, local_scores, side="right")
+            for minute in self._now():
+                minute.scores += np.bincount(bins, minlength=BINS + 1)
+
+    # What can be seen.
+
+    def minutes(self, last: int) -> list[Minute]:
+        """The last minutes, the present one included; one without payments is there, too."""
+        now = int(self._clock() // 60)
+        known = {minute.begins: minute for minute in self._minutes}
+        return [known.get(begins, Minute(begins)) for begins in range(now - last + 1, now + 1)]
+
+    def over(self, last: int) -> Minute:
+        """The last minutes together."""
+        return _together(self.minutes(last))
+
+    def drift(self) -> Drift:
+        day = self.over(MINUTES)
+        n, expected = int(day.scores.sum()), self._expected
+        if expected is None or n < LEAST:
+            return Drift(n, None, None)
+        score = float(stability_index(expected.scores, day.scores))
+        features = None
+        if expected.features is not None and not isinstance(day.features, int):
+            found = stability_index(expected.features.counts, day.features)
+            by_name = zip(expected.features.names, found.tolist(), strict=True)
+            features = dict(sorted(by_name, key=lambda one: -one[1]))
+        return Drift(n, score, features)
+
+    def metrics(self) -> bytes:
+        """The text that Prometheus reads."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        total = self._total
+        name = "pv4fad_payments"
+        decided = CounterMetricFamily(name, "Payments decided, by how.", labels=["decided"])
+        for how in HOWS:
+            decided.add_metric([how], total.decided[how])
+        yield decided
+        alerts = CounterMetricFamily("pv4fad_alerts", "Alerts, by level.", labels=["level"])
+        for level in (1, 2, 3):
+            alerts.add_metric([str(level)], total.levels[level])
+        yield alerts
+        refused = "Payments refused because too many were under way."
+        yield CounterMetricFamily("pv4fad_refused", refused, total.refused)
+        latency = HistogramMetricFamily(
+            "pv4fad_latency_seconds", "From the request to the written decision."
+        )
+        ends = [*map(str, LATENCY_S), "+Inf"]
+        counts = np.cumsum(total.latency).tolist()
+        latency.add_metric([], list(zip(ends, counts, strict=True)), self._seconds)
+        yield latency
+        yield GaugeMetricFamily("pv4fad_under_way", "Payments under way.", self._under_way())
+        waiting = "Alerts that nobody has confirmed or dismissed."
+        yield GaugeMetricFamily("pv4fad_alerts_new", waiting, self._new_alerts())
+        drift = self.drift()
+        index = GaugeMetricFamily(
+            "pv4fad_stability_index", "Drift of the last day against training.", labels=["of"]
+        )
+        if drift.score is not None:
+            index.add_metric(["score"], drift.score)
+        for feature, value in (drift.features or {}).items():
+            index.add_metric([feature], value)
+        yield index
+
+    def _now(self) -> tuple[Minute, Minute]:
+        """Where to count: in the present minute, and in total."""
+        begins = int(self._clock() // 60)
+        if not self._minutes or self._minutes[-1].begins != begins:
+            self._minutes.append(Minute(begins))
+        return self._minutes[-1], self._total
+
+
+def _together(minutes: list[Minute]) -> Minute:
+    whole = Minute(minutes[0].begins)
+    for minute in minutes:
+        whole.decided.update(minute.decided)
+        whole.levels.update(minute.levels)
+        whole.latency += minute.latency
+        whole.refused += minute.refused
+        whole.scores += minute.scores
+        whole.features = whole.features + minute.features
+    return whole

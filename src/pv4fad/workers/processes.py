@@ -1,0 +1,93 @@
+"""Worker processes of this machine, started afresh rather than forked.
+
+Threads of other libraries do not survive a fork.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Thread
+from typing import Generic
+
+from pv4fad.errors import WorkerError
+from pv4fad.workers.shared import SharedBytes, shared_file
+from pv4fad.workers.usage import Done, Job, Result, measured
+
+
+@dataclass(frozen=True)
+class ProcessJob(Generic[Result]):
+    """A job under way in one of them."""
+
+    future: Future[Done[Result]]
+    processes: Processes
+
+    def done(self) -> Done[Result]:
+        try:
+            return self.future.result()
+        except BrokenProcessPool:
+            self.processes.close()
+            raise WorkerError(
+                "a worker process died (out of memory, or killed); nothing was lost: run again, "
+                "with fewer workers if memory is short"
+            ) from None
+
+    def cancel(self) -> None:
+        self.future.cancel()
+
+
+class Processes:
+    """`n_workers` of them, from the first job on."""
+
+    def __init__(self, n_workers: int) -> None:
+        self.n_workers = n_workers
+        self._executor: ProcessPoolExecutor | None = None
+
+    def submit(self, function: Callable[[Job], Result], job: Job) -> ProcessJob[Result]:
+        executor = self._started()  # starts the tracker, which lets interrupts through
+        with _interrupts_held():
+            return ProcessJob(executor.submit(measured, function, job), self)
+
+    def share(self, chunks: Iterable[bytes]) -> SharedBytes:
+        return shared_file(chunks)
+
+    def _started(self) -> ProcessPoolExecutor:
+        if self._executor is None:
+            spawn = multiprocessing.get_context("spawn")
+            self._executor = ProcessPoolExecutor(
+                self.n_workers, mp_context=spawn, initializer=_end_with_parent
+            )
+        return self._executor
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+            self._executor = None
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """A worker started meanwhile never sees an interrupt: Ctrl-C is for its parent to handle."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for jobs forever, and keep its memory."""
+    parent = multiprocessing.parent_process()
+
+    def wait_and_exit() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait_and_exit, daemon=True).start()

@@ -1,0 +1,286 @@
+"""Live messages: only the two parties read them, each once, and nothing waits behind anything."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import grpc
+import numpy as np
+import pytest
+from tests.kit.hub_world import HubWorld, Scribe
+
+from pv4fad.deployment.hub import connection, live
+from pv4fad.deployment.hub.live import Kind, LiveQuestions, NoAnswerError, answering
+from pv4fad.deployment.hub.switch import (
+    QUEUE_MESSAGES,
+    What,
+    _Line,
+    live_message,
+    read_live_message,
+)
+from pv4fad.deployment.live_keys import MOST_MESSAGES, Handshake, LiveSession, welcome
+from pv4fad.errors import ProtocolError, WireError
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+
+BANKS = ["bank01", "bank02"]
+TICK = bytes(270_000)
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def world(tmp_path):
+    return HubWorld(tmp_path, BANKS)
+
+
+def sessions(world) -> tuple[LiveSession, LiveSession]:
+    network, bank = world.correspondence(PAYMENT_NETWORK), world.correspondence("bank01")
+    handshake = Handshake(network, "bank01")
+    answer, theirs = welcome(bank, PAYMENT_NETWORK, handshake.hello())
+    return handshake.finish(answer), theirs
+
+
+# Keys.
+
+
+def test_both_sides_have_the_same_keys_and_each_message_opens_once(world):
+    ours, theirs = sessions(world)
+    for text in (b"", b"question", b"\0" * 1000):
+        sealed = ours.seal(text)
+        assert theirs.open(sealed)[1] == text
+        with pytest.raises(ProtocolError, match="was seen before"):
+            theirs.open(sealed)
+        assert ours.open(theirs.seal(text[::-1]))[1] == text[::-1]
+    first, second = ours.seal(b"1"), ours.seal(b"2")
+    assert theirs.open(second)[1] == b"2"  # the first got lost
+    with pytest.raises(ProtocolError, match="was seen before"):
+        theirs.open(first)
+
+
+def test_a_changed_message_or_one_of_another_session_or_direction_is_refused(world):
+    ours, theirs = sessions(world)
+    other, _ = sessions(world)
+    sealed = ours.seal(b"question")
+    for position in (0, 17, 30, len(sealed) - 1):
+        changed = bytearray(sealed)
+        changed[position] ^= 1
+        with pytest.raises(ProtocolError):
+            theirs.open(bytes(changed))
+    for wrong in (other.seal(b"question"), b"", sealed[:20]):
+        with pytest.raises(ProtocolError, match="of another session"):
+            theirs.open(wrong)
+    with pytest.raises(ProtocolError, match="the other party has not sealed"):
+        ours.open(sealed)  # sent back by the hub
+    assert theirs.open(sealed)[1] == b"question"
+
+
+def test_sessions_have_keys_of_their_own_and_a_replayed_hello_gives_nobody_a_key(world):
+    network, bank = world.correspondence(PAYMENT_NETWORK), world.correspondence("bank01")
+    handshake = Handshake(network, "bank01")
+    hello = handshake.hello()
+    answer, first = welcome(bank, PAYMENT_NETWORK, hello)
+    session = handshake.finish(answer)
+    _, again = welcome(bank, PAYMENT_NETWORK, hello)
+    sealed = session.seal(b"recorded")
+    with pytest.raises(ProtocolError, match="has not sealed"):
+        again.open(sealed)
+    assert first.open(sealed)[1] == b"recorded"
+
+
+def test_a_handshake_with_another_party_fails(world, tmp_path):
+    network, bank = world.correspondence(PAYMENT_NETWORK), world.correspondence("bank01")
+    hello = Handshake(network, "bank01").hello()
+    with pytest.raises(ProtocolError, match="has not sealed"):
+        welcome(world.correspondence("bank02"), PAYMENT_NETWORK, hello)
+    with pytest.raises(ProtocolError, match="has not sealed"):
+        welcome(bank, "bank02", hello)
+    stranger = HubWorld(tmp_path / "other", BANKS).correspondence(PAYMENT_NETWORK)
+    with pytest.raises(ProtocolError, match="has not sealed"):
+        welcome(bank, PAYMENT_NETWORK, Handshake(stranger, "bank01").hello())
+    for short in (b"", hello[:10], hello[:40]):
+        with pytest.raises(ProtocolError):
+            welcome(bank, PAYMENT_NETWORK, short)
+    one, other = Handshake(network, "bank01"), Handshake(network, "bank01")
+    answer, _ = welcome(bank, PAYMENT_NETWORK, one.hello())
+    with pytest.raises(ProtocolError, match="of another session"):
+        other.finish(answer)
+
+
+def test_a_session_ends_before_its_counts_do(world):
+    ours, _ = sessions(world)
+    ours.sent = MOST_MESSAGES
+    assert ours.is_used_up
+    with pytest.raises(ProtocolError, match="begin another"):
+        ours.seal(b"")
+
+
+# Through the hub.
+
+
+def in_loop(work):
+    """Run it in an event loop, for a minute at most."""
+    return asyncio.run(asyncio.wait_for(work, PATIENCE_S))
+
+
+def reversed_(question: bytes) -> bytes:
+    return question[::-1]
+
+
+async def answered(questions, bank, question):
+    """As soon as the bank is connected."""
+    while True:
+        try:
+            return await questions.ask(bank, question, 5)
+        except NoAnswerError:
+            await asyncio.sleep(0.05)
+
+
+def test_questions_are_answered_by_the_bank_they_are_for(world):
+    async def work():
+        network = world.correspondence(PAYMENT_NETWORK)
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), network) as questions:
+            await asyncio.gather(*(answered(questions, bank, b"") for bank in BANKS))
+            asked = [(bank, bytes([i]) + TICK) for i in range(20) for bank in BANKS]
+            return asked, await asyncio.gather(*(questions.ask(*one, 30) for one in asked))
+
+    with (
+        world.hub(),
+        answering(world.folder("bank01"), world.correspondence("bank01"), reversed_),
+        answering(world.folder("bank02"), world.correspondence("bank02"), bytes.upper),
+    ):
+        asked, answers = in_loop(work())
+    for (bank, question), answer in zip(asked, answers, strict=True):
+        assert answer == (question[::-1] if bank == "bank01" else question.upper())
+
+
+def test_a_bank_that_is_away_slow_or_restarted_does_not_hold_up_another(world, monkeypatch):
+    held = threading.Event()
+
+    def slow(question: bytes) -> bytes:
+        held.wait(PATIENCE_S)
+        return question
+
+    async def work():
+        network = world.correspondence(PAYMENT_NETWORK)
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), network) as questions:
+            assert await answered(questions, "bank01", b"1") == b"1"
+            with pytest.raises(NoAnswerError, match="bank02 is not connected"):
+                await questions.ask("bank02", b"2", 30)
+            with answering(world.folder("bank02"), world.correspondence("bank02"), slow):
+                while not questions._banks["bank02"].session:
+                    with pytest.raises(NoAnswerError):
+                        await questions.ask("bank02", b"slow", 0.2)
+                late = [questions.ask("bank02", TICK, 0.5) for _ in range(200)]
+                late = asyncio.gather(*late, return_exceptions=True)
+                for number in range(20):
+                    assert await questions.ask("bank01", bytes([number]), 30) == bytes([number])
+                assert all(isinstance(one, NoAnswerError) for one in await late)
+                held.set()
+            with answering(world.folder("bank02"), world.correspondence("bank02"), reversed_):
+                assert await answered(questions, "bank02", b"ab") == b"ba"
+
+    with (
+        world.hub(),
+        answering(world.folder("bank01"), world.correspondence("bank01"), bytes),
+    ):
+        in_loop(work())
+
+
+def test_a_hub_that_was_killed_is_found_again_and_what_was_asked_is_given_up(world):
+    async def work():
+        network = world.correspondence(PAYMENT_NETWORK)
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), network) as questions:
+            with world.hub():
+                assert await answered(questions, "bank01", b"before") == b"erofeb"
+            with pytest.raises(NoAnswerError):
+                await questions.ask("bank01", b"meanwhile", 0.3)
+            with world.hub():
+                assert await answered(questions, "bank01", b"after") == b"retfa"
+
+    with answering(world.folder("bank01"), world.correspondence("bank01"), reversed_):
+        in_loop(work())
+
+
+def test_a_question_that_cannot_be_answered_is_logged_and_the_next_one_answered(world, caplog):
+    def picky(question: bytes) -> bytes:
+        if question == b"bad":
+            raise ValueError("on purpose")
+        return question
+
+    async def work():
+        network = world.correspondence(PAYMENT_NETWORK)
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), network) as questions:
+            await answered(questions, "bank01", b"good")
+            with pytest.raises(NoAnswerError, match=r"has not answered in 0\.3 s"):
+                await questions.ask("bank01", b"bad", 0.3)
+            assert await questions.ask("bank01", b"good", 30) == b"good"
+
+    with world.hub(), answering(world.folder("bank01"), world.correspondence("bank01"), picky):
+        in_loop(work())
+    assert "a live question was not answered" in caplog.text
+
+
+def test_live_messages_pass_while_letters_of_many_parts_are_on_their_way(world):
+    """And the hub keeps neither."""
+    network = Scribe(PAYMENT_NETWORK)
+    network.letters = {bank: [np.zeros(10**7, np.uint32)] * 3 for bank in BANKS}
+    passed = 0
+
+    async def work():
+        nonlocal passed
+        own = world.correspondence(PAYMENT_NETWORK)
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), own) as questions:
+            await answered(questions, "bank01", TICK)
+            world.start("train")
+            while world.status().state == "running":
+                assert await questions.ask("bank01", TICK, 30) == TICK
+                passed += 1
+
+    with (
+        world.hub(),
+        world.stations(network),
+        answering(world.folder("bank01"), world.correspondence("bank01"), bytes),
+    ):
+        in_loop(work())
+        assert world.status().state == "finished"
+    assert passed > 3
+
+
+def test_banks_and_aggregator_cannot_ask_anybody(world):
+    def refused(name, receiver):
+        with connection.dial(world.folder(name)) as channel:
+            message = live_message(What.MESSAGE, receiver, b"")
+            call = channel.stream_stream(connection.path(connection.LIVE))(iter([message]))
+            with pytest.raises(grpc.RpcError) as error:
+                list(call)
+            return error.value.details()
+
+    with world.hub():
+        assert refused("bank01", "bank02") == "bank01 may not send live messages to bank02"
+        assert "may not send" in refused(AGGREGATOR, "bank02")
+        assert "may not send" in refused(PAYMENT_NETWORK, AGGREGATOR)
+
+
+def test_a_bank_that_floods_fills_its_own_queue_only():
+    line = _Line(None)
+    taken = [line.put("bank01", bytes([i])) for i in range(QUEUE_MESSAGES + 5)]
+    assert taken == [True] * QUEUE_MESSAGES + [False] * 5
+    assert line.put("bank02", b"b")
+    assert [line.next(), line.next(), line.next()] == [b"\0", b"b", b"\1"]
+    big = bytes(5 * 2**20)
+    assert line.put("bank03", big)
+    assert not line.put("bank03", big)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\5abc", b"\7\1a", b"\0\2\xff\xff"])
+def test_what_is_no_live_message_is_refused(data):
+    with pytest.raises(WireError):
+        read_live_message(data)
+
+
+def test_a_bank_answers_the_payment_network_only(world, caplog):
+    answers = live._LiveAnswers(world.correspondence("bank01"), bytes)
+    hello = Handshake(world.correspondence("bank02"), "bank01").hello()
+    message = live_message(What.MESSAGE, "bank02", bytes([Kind.HELLO]) + hello)
+    assert answers.take(message) is None
+    assert "bank02 may not ask" in caplog.text

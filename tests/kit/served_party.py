@@ -1,0 +1,105 @@
+"""Folders of a deployed federation with a model that was really trained, and its service."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+from tests.kit.in_threads import transactions_of, write_data
+from tests.kit.live_service import free_port
+from tests.kit.small_federation import small_tables
+from tests.kit.waiting import comes_true
+
+from pv4fad.deployment.card import directory
+from pv4fad.deployment.job_notes import Notes, write_notes
+from pv4fad.deployment.new_party import NewParty, create_party
+from pv4fad.deployment.party_folder import PartyFolder
+from pv4fad.lead.data import all_records, load_holders, load_rows
+from pv4fad.lead.prepare import prepare_run
+from pv4fad.lead.rows import LeadData
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.lead.simulate import simulate
+from pv4fad.lead.train import new_document, train
+from pv4fad.payments.schema import SCHEMA
+from pv4fad.privacy.epsilon import parse_epsilon
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.run.folder import RunFolder
+from pv4fad.run.meter import Meter
+from pv4fad.store.sealing import Passphrase
+from pv4fad.workers import WorkerPool
+
+PASSPHRASE = "correct horse battery"
+BANKS = ["bank01", "bank02"]
+SETTINGS = TrainingSettings(epsilon="none", seed=5, alert_share=0.05)
+
+
+def trained_parties(root: Path) -> Path:
+    """Every party in its folder; the payment network and its banks have trained."""
+    scenario = write_data(root / "data", BANKS, small_tables())
+    for name in (AGGREGATOR, PAYMENT_NETWORK, *BANKS):
+        create_party(root / name, _new(name, scenario), lambda: Passphrase(PASSPHRASE))
+    for name in (AGGREGATOR, PAYMENT_NETWORK, *BANKS):
+        for other in (AGGREGATOR, PAYMENT_NETWORK, *BANKS):
+            PartyFolder(root / name).import_card(root / other / "card.json")
+    network = PartyFolder(root / PAYMENT_NETWORK)
+    accounts = load_holders(SCHEMA, scenario / "train", BANKS)
+    rows = load_rows(SCHEMA, transactions_of(scenario, "train"), labels_required=True)
+    data = LeadData(SCHEMA, rows, directory(network.cards()))
+    new = prepare_run(data, {bank: frame.height for bank, frame in accounts.items()}, SETTINGS)
+    with ExitStack() as stack, WorkerPool(0) as pool:
+        stores = {
+            name: stack.enter_context(PartyFolder(root / name).open_store(Passphrase(PASSPHRASE)))
+            for name in (AGGREGATOR, PAYMENT_NETWORK, *BANKS)
+        }
+        records = all_records(SCHEMA, accounts)
+        federation = simulate(records, pool, stores=stores, first_limit=None)
+        meter = Meter(lambda _: None)
+        folder = RunFolder(network.path / "runs" / new.parameters.run_id)
+        train(federation, new, new_document(new, meter), meter, folder.write)
+        write_notes(stores[PAYMENT_NETWORK], Notes(run_id=new.parameters.run_id))
+    return scenario
+
+
+def _new(name: str, scenario: Path) -> NewParty:
+    hub = "127.0.0.1:8000"
+    if name == AGGREGATOR:
+        return NewParty("aggregator", name, hub)
+    if name == PAYMENT_NETWORK:
+        data = transactions_of(scenario, "train")
+        return NewParty("payment-network", name, hub, data=data, epsilon="none")
+    accounts = scenario / "train" / name / "bank_dataset.csv"
+    return NewParty("bank", name, hub, data=accounts, limit=parse_epsilon("none"))
+
+
+@contextmanager
+def served(folder: Path, role: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """`pv4fad serve` in a process of its own; its address."""
+    port = free_port()
+    program = "from pv4fad.cli.serve import app; app()"
+    with (folder.parent / f"{folder.name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, role, str(folder), "--port", str(port)],
+            env=os.environ | {"PV4FAD_PASSPHRASE": PASSPHRASE},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        assert comes_true(lambda: process.poll() is not None or _answers(address), 120)
+        yield address, process
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _answers(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/login", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False

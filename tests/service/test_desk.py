@@ -1,0 +1,222 @@
+"""The desk as people use it, in a real browser."""
+
+import pytest
+from tests.kit.live_service import BANKS, KEY, hidden, live_service, live_world
+from tests.kit.waiting import comes_true
+
+from pv4fad.service.alerts import desk_labels
+from pv4fad.service.journal import Journal
+
+WINDOWS = pytest.mark.parametrize(
+    ("width", "scheme"), [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")]
+)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """With the alerts of the first payments."""
+    with live_service(tmp_path_factory.mktemp("desk")) as running:
+        running.post("/payments/batch", live_world().payments[:-100])
+        yield running
+
+
+@pytest.fixture(scope="module")
+def person(service):
+    return service.log_in()
+
+
+@pytest.fixture
+def page(service, person, tab):
+    """Opens a page in the browser, as somebody who has logged in."""
+
+    def open_(path: str, *, width: int = 1280, scheme: str = "light") -> None:
+        tab.call(
+            "Network.setCookie",
+            name="pv4fad-session",
+            value=person.cookies["pv4fad-session"],
+            url=service.listen.address,
+        )
+        address = service.listen.address.rstrip("/") + path
+        tab.open(address, width=width, height=800, scheme=scheme)
+
+    return open_
+
+
+@pytest.fixture(scope="module")
+def numbers(person):
+    """Of all alerts, the latest first."""
+    parts = person.get("/").text.split('data-number="')[1:]
+    found = [int(part.split('"')[0]) for part in parts]
+    assert len(found) > 3
+    return found
+
+
+@pytest.fixture(scope="module")
+def handed(person, numbers):
+    return handable(person, numbers)
+
+
+def handable(person, numbers):
+    """An alert and a side whose account is at a bank that takes part."""
+    for number in numbers:
+        for side in ("ordering", "beneficiary"):
+            if f"/alerts/{number}/hand-over/{side}" in person.get(f"/alerts/{number}").text:
+                return number, side
+    pytest.fail("no alert can be handed over")
+    return None
+
+
+def waits_for(tab, expression):
+    assert comes_true(lambda: tab.value(expression)), expression
+
+
+@WINDOWS
+def test_every_page_fits_the_window_without_an_error_or_a_foreign_request(
+    page, handed, tab, width, scheme
+):
+    number, side = handed
+    for path in ("/", f"/alerts/{number}", f"/alerts/{number}/hand-over/{side}", "/watch"):
+        page(path, width=width, scheme=scheme)
+        assert tab.problems() == []
+        assert all(one.startswith("http://127.0.0.1:") for one in tab.requests())
+        assert tab.value("document.documentElement.scrollWidth") <= width
+        # Boxes that are cut off inside the window would not scroll the page.
+        assert tab.value(
+            "[...document.querySelectorAll('main *:not(thead *)')].every(one =>"
+            " one.getBoundingClientRect().right <= document.documentElement.clientWidth + 1)"
+        ), path
+        assert tab.value("document.styleSheets[0].cssRules.length") > 50
+
+
+def test_the_login_in_a_browser(service, tab):
+    tab.call("Network.clearBrowserCookies")
+    tab.open(service.listen.address, width=1280, height=800)
+    assert tab.value("location.pathname") == "/login"
+    assert tab.problems() == []
+    tab.events.clear()
+    token = service.tokens["desk"]
+    tab.value(
+        f"document.getElementById('token').value = {token!r};"
+        "document.querySelector('form.login').requestSubmit()"
+    )
+    waits_for(tab, "location.pathname === '/'")
+    assert tab.value("document.cookie") == ""  # out of reach of scripts
+
+
+def test_a_new_alert_comes_by_itself(page, service, tab):
+    page("/")
+    before = tab.value("document.querySelectorAll('.alert').length")
+    waits_for(tab, "document.getElementById('live').textContent.includes('by themselves')")
+    answers = service.post("/payments/batch", live_world().payments[-100:]).json()
+    n_new = sum(one["alert"] for one in answers)
+    assert n_new > 0
+    waits_for(tab, f"document.querySelectorAll('.alert').length === {before + n_new}")
+    assert tab.value("document.querySelector('.alert').classList.contains('fresh')")
+
+
+def test_the_keyboard_goes_through_the_list_and_to_a_verdict(page, person, numbers, tab):
+    def press(key):
+        for kind in ("keyDown", "keyUp"):
+            text = {"text": key} if kind == "keyDown" and len(key) == 1 else {}
+            code = {"windowsVirtualKeyCode": 13, "text": "\r"} if key == "Enter" else {}
+            tab.call("Input.dispatchKeyEvent", type=kind, key=key, **text | code)
+
+    page("/")
+    press("j")
+    press("j")
+    press("k")
+    press("j")
+    second = "document.querySelectorAll('.alert .open')[1] === document.activeElement"
+    assert tab.value(second)
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    assert tab.value(outline) == "solid"  # the focus can be seen
+    press("/")
+    assert tab.value("document.activeElement.id") == "text"
+    press("j")  # is typed
+    assert tab.value("document.activeElement.value") == "j"
+    page(f"/alerts/{numbers[-1]}")
+    press("d")
+    assert tab.value("document.querySelector('[value=dismissed]').checked")
+    assert tab.value("document.activeElement.id") == "note"
+    tab.value("document.activeElement.blur()")
+    press("u")
+    waits_for(tab, "location.pathname === '/'")
+
+
+def test_verdicts_are_kept_with_who_and_why_and_the_last_word_counts(service, person, numbers):
+    number = numbers[0]
+    csrf = hidden(person.get("/").text)
+    for verdict, note in (("dismissed", "looked fine"), ("confirmed", "customer  called")):
+        form = {"csrf": csrf, "verdict": verdict, "note": note}
+        person.post(f"/alerts/{number}/verdict", data=form)
+    shown = person.get(f"/alerts/{number}").text
+    assert "looked fine" in shown
+    assert "customer called" in shown
+    assert "by desk person" in shown
+    assert f'data-number="{number}"' in person.get("/?state=confirmed").text
+    assert f'data-number="{number}"' not in person.get("/?state=new").text
+    form = {"csrf": csrf, "verdict": "perhaps"}
+    assert person.post(f"/alerts/{number}/verdict", data=form).status_code == 422
+    form = {"csrf": csrf, "verdict": "confirmed", "note": "x" * 3000}
+    assert person.post(f"/alerts/{number}/verdict", data=form).status_code == 422
+    form = {"csrf": csrf, "verdict": "confirmed"}
+    assert person.post("/alerts/999999/verdict", data=form).status_code == 422
+
+
+def test_filters(person, numbers):
+    def listed(query):
+        return [int(one.split('"')[0]) for one in person.get(query).text.split('data-number="')[1:]]
+
+    by_level = [listed(f"/?level={level}") for level in (1, 2, 3)]
+    assert sorted(one for level in by_level for one in level) == sorted(listed("/"))
+    assert listed("/?within=1h") == listed("/")
+    text = person.get(f"/alerts/{numbers[1]}").text
+    account = text.split('class="account">')[1].split("<")[0]
+    assert numbers[1] in listed(f"/?text={account.lower()}")
+    assert listed("/?text=nobody+is+called+this") == []
+    assert listed("/?level=9&state=odd&within=ages&before=x") == listed("/")
+    assert listed(f"/?before={numbers[1]}") == [one for one in listed("/") if one < numbers[1]]
+
+
+def test_a_hand_over_needs_a_confirmation_and_is_recorded_once(service, person, numbers):
+    number, side = handable(person, numbers)
+    asks = person.get(f"/alerts/{number}/hand-over/{side}").text
+    assert "cannot be taken back" in asks
+    assert "SettlementAmount" not in asks
+    path, csrf = f"/alerts/{number}/hand-over/{side}", hidden(asks)
+    assert person.post(path, data={"csrf": csrf}).status_code == 422
+    assert "not delivered yet" not in person.get(f"/alerts/{number}").text
+    form = {"csrf": csrf, "confirm": "yes"}
+    assert person.post(path, data=form).status_code == 303
+    assert "not delivered yet" in person.get(f"/alerts/{number}").text
+    assert person.post(path, data=form).status_code == 422
+    assert person.get(f"/alerts/{number}/hand-over/nowhere").status_code == 404
+
+
+def test_what_people_did_survives_a_restart_and_becomes_labels(tmp_path):
+    payments = live_world().payments
+    with live_service(tmp_path) as first:
+        answers = first.post("/payments/batch", payments).json()
+        alerts = [one["id"] for one in answers if one["alert"]]
+        person = first.log_in()
+        csrf = hidden(person.get("/").text)
+        for number, verdict in (
+            (0, "confirmed"),
+            (1, "dismissed"),
+            (2, "confirmed"),
+            (2, "dismissed"),
+        ):
+            form = {"csrf": csrf, "verdict": verdict, "note": "kept"}
+            person.post(f"/alerts/{number}/verdict", data=form)
+        number, side = handable(person, range(len(alerts)))
+        form = {"csrf": csrf, "confirm": "yes"}
+        person.post(f"/alerts/{number}/hand-over/{side}", data=form)
+    with live_service(tmp_path) as second:
+        person = second.log_in()
+        assert "kept" in person.get("/alerts/0").text
+        assert person.get("/?state=confirmed").text.count('data-number="') == 1
+        assert person.get("/?state=dismissed").text.count('data-number="') == 2
+        shown = person.get(f"/alerts/{number}").text
+        assert any(f"to {bank}" in shown for bank in BANKS)
+    with Journal.open(tmp_path, KEY) as journal:
+        assert desk_labels(journal) == {alerts[0]: 1, alerts[1]: 0, alerts[2]: 0}

@@ -1,0 +1,119 @@
+"""From a party's folder to a service, killed under load, and back."""
+
+import json
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import polars as pl
+import pytest
+from tests.kit.in_threads import transactions_of
+from tests.kit.live_service import hidden
+from tests.kit.served_party import PASSPHRASE, served, trained_parties
+
+from pv4fad.cli import desk, serve
+from pv4fad.errors import ParameterError
+from pv4fad.lead.data import load_rows
+from pv4fad.payments.schema import SCHEMA
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.service.intake import plain
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parties")
+    trained_parties(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def payments(root):
+    scenario = root / "data" / "scenario01"
+    rows = load_rows(SCHEMA, transactions_of(scenario, "test"), labels_required=False)
+    return plain(rows.drop("Label", strict=False).sort("Timestamp"))
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """A command of `pv4fad desk` or `pv4fad serve`: what it prints."""
+    monkeypatch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
+
+    def call(app, *arguments):
+        app([str(argument) for argument in arguments], standalone_mode=False)
+        return capsys.readouterr().out.strip()
+
+    return call
+
+
+def test_a_service_that_nobody_could_use_does_not_start(root, run):
+    with pytest.raises(ParameterError, match="pv4fad desk token"):
+        run(serve.app, "payment-network", root / "payment-network")
+    with pytest.raises(ParameterError, match="is not the folder of a payment-network"):
+        run(serve.app, "payment-network", root / "bank01")
+    with pytest.raises(ParameterError, match="needs TLS"):
+        run(serve.app, "bank", root / "bank01", "--host", "0.0.0.0")  # noqa: S104
+
+
+def test_killed_under_load_no_answer_is_lost_or_changed(root, run, payments, tmp_path):
+    folder = root / PAYMENT_NETWORK
+    token = run(desk.app, "token", folder, "--name", "core", "--use", "payments")
+    person = run(desk.app, "token", folder, "--name", "alice")
+    headers = {"authorization": f"Bearer {token}"}
+    batches = [payments[start : start + 5] for start in range(0, len(payments), 5)]
+
+    def send(batch):
+        try:
+            return httpx.post(f"{address}/payments/batch", json=batch, headers=headers, timeout=60)
+        except httpx.HTTPError:
+            return None
+
+    answered: dict[str, dict] = {}
+    with (
+        served(folder, "payment-network") as (address, process),
+        ThreadPoolExecutor(4) as clients,
+    ):
+        waiting = [clients.submit(send, batch) for batch in batches]
+        for number, one in enumerate(waiting):
+            one.result()
+            if number == len(batches) // 3:
+                process.send_signal(signal.SIGKILL)
+        found = [one.result() for one in waiting]
+    for answer in found:
+        if answer is not None and answer.status_code == 200:
+            answered |= {one["id"]: one for one in answer.json()}
+    assert 5 <= len(answered) < len(payments)
+    with served(folder, "payment-network") as (address, _):
+        again = [one for batch in batches for one in send(batch).json()]
+        assert [one["id"] for one in again] == [one["MessageId"] for one in payments]
+        assert {one["id"]: one for one in again if one["id"] in answered} == answered
+        with httpx.Client(base_url=address, timeout=60) as browser:
+            form = {"csrf": hidden(browser.get("/login").text), "token": person}
+            assert browser.post("/login", data=form).status_code == 303
+            n_alerts = sum(one["alert"] for one in again)
+            assert n_alerts > 1
+            form = {"csrf": hidden(browser.get("/").text), "verdict": "confirmed"}
+            browser.post("/alerts/0/verdict", data=form)
+    out = tmp_path / "labels.csv"
+    run(desk.app, "labels", folder, "--out", out)
+    labels = pl.read_csv(out)
+    assert (labels.columns, labels["Label"].to_list()) == (["MessageId", "Label"], [1])
+    assert labels["MessageId"][0] in {one["id"] for one in again if one["alert"]}
+    assert out.stat().st_mode & 0o077 == 0
+    log = (root / f"{PAYMENT_NETWORK}.log").read_text()
+    for secret in (token, person, PASSPHRASE, json.dumps(payments[0]["OrderingAccount"])):
+        assert secret not in log
+
+
+def test_a_bank_has_an_inbox(root, run):
+    token = run(desk.app, "token", root / "bank01", "--name", "bob")
+    with (
+        served(root / "bank01", "bank") as (address, _),
+        httpx.Client(base_url=address) as browser,
+    ):
+        form = {"csrf": hidden(browser.get("/login").text), "token": token}
+        browser.post("/login", data=form)
+        assert "Nothing was handed over yet" in browser.get("/").text
+        assert browser.post("/payments").status_code in (404, 405)

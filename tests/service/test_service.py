@@ -1,0 +1,206 @@
+"""Payments over HTTP: what they are answered, once, and what is refused."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from tests.kit.live_service import KEY, live_service, live_world
+
+from pv4fad.lead.rows import new_rows
+from pv4fad.payments.schema import SCHEMA
+from pv4fad.service.decisions import HOWS
+from pv4fad.service.journal import Journal
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with live_service(tmp_path_factory.mktemp("service")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def decided(service, payments):
+    """The answers to all payments, in batches."""
+    answers = []
+    for start in range(0, len(payments), 100):
+        found = service.post("/payments/batch", payments[start : start + 100])
+        assert found.status_code == 200, found.text
+        answers += found.json()
+    return answers
+
+
+def test_decisions_are_those_of_the_model_without_banks(decided, payments):
+    world = live_world()
+    rows = world.tables.test.transactions.sort("Timestamp")
+    table = world.engine.judge(new_rows(SCHEMA, rows, world.history)).table
+    assert [one["id"] for one in decided] == table["MessageId"].to_list()
+    assert [one["alert"] for one in decided] == (table["Alert"] == 1).to_list()
+    assert [one["level"] for one in decided] == table["Level"].to_list()
+    assert np.allclose([one["score"] for one in decided], table["Score"], rtol=1e-9)
+    assert 3 < sum(one["alert"] for one in decided) < 200
+    assert {one["decided"] for one in decided} == {"local only", "account not yet matched"}
+    assert all(one["reasons"] or not one["alert"] for one in decided)
+    assert all(one["decided"] in HOWS for one in decided)
+
+
+def test_a_repeated_payment_gets_the_same_bytes(service, decided, payments):
+    one = service.post("/payments", payments[0])
+    again = service.post("/payments", payments[0] | {"Label": 1})
+    assert one.content == again.content
+    assert one.json() == decided[0]
+
+
+def test_the_same_payment_spelled_in_another_way_is_the_same(service, decided, payments):
+    other = payments[1] | {"Timestamp": payments[1]["Timestamp"].replace("T", " ")}
+    other["SettlementAmount"] = str(other["SettlementAmount"])
+    assert service.post("/payments", other).json() == decided[1]
+
+
+def test_another_payment_with_a_known_id_is_refused(service, decided, payments):
+    other = payments[2] | {"SettlementAmount": 1.0}
+    refused = service.post("/payments", other)
+    assert refused.status_code == 409
+    assert "another payment with this id" in refused.json()["error"]
+    in_batch = service.post("/payments/batch", [payments[2], other]).json()
+    assert in_batch[0] == decided[2]
+    assert in_batch[1]["status"] == 409
+
+
+def test_a_payment_twice_in_one_batch_is_decided_once(service, payments):
+    new = payments[3] | {"MessageId": "twice"}
+    first, second = service.post("/payments/batch", [new, new]).json()
+    assert first == second
+    assert first["id"] == "twice"
+    changed = new | {"MessageId": "twice, other"}
+    answers = service.post("/payments/batch", [changed, changed | {"UETR": "other"}]).json()
+    assert [one.get("status") for one in answers] == [None, 409]
+
+
+def test_many_clients_at_once_get_one_decision_each(service, payments):
+    new = [payments[4] | {"MessageId": f"at once {n % 10}"} for n in range(60)]
+    with ThreadPoolExecutor(12) as clients:
+        answers = list(clients.map(lambda one: service.post("/payments", one), new))
+    assert {one.status_code for one in answers} == {200}
+    assert len({one.content for one in answers}) == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"SettlementAmount": None}, "SettlementAmount: no value"),
+        ({"SettlementAmount": "a lot"}, "SettlementAmount: "),
+        ({"Timestamp": "yesterday"}, "Timestamp: "),
+        ({"Sender": "??"}, "Sender: "),
+        ({"Colour": "blue"}, "'Colour' is no field"),
+        ({"OrderingName": ["a"]}, "OrderingName: must be a text"),
+        ({"OrderingName": True}, "OrderingName: must be a text"),
+        ({"OrderingName": "a\nb"}, "OrderingName: has a control character"),
+        ({"OrderingName": "\ud800"}, "OrderingName: has a control character"),
+        ({"OrderingName": "x" * 3000}, "OrderingName: longer than"),
+        ({"MessageId": ""}, "MessageId: no value"),
+    ],
+)
+def test_a_wrong_payment_gets_one_error_that_names_the_field(service, payments, change, error):
+    refused = service.post("/payments", payments[5] | {"MessageId": "wrong"} | change)
+    assert refused.status_code == 422
+    assert refused.json()["error"].startswith(error)
+
+
+def test_a_bad_payment_does_not_take_the_others_of_its_batch_along(service, payments):
+    good = [payments[6] | {"MessageId": f"good {n}"} for n in range(2)]
+    bad = payments[6] | {"MessageId": "bad", "SettlementAmount": "none"}
+    one, wrong, other = service.post("/payments/batch", [good[0], bad, good[1]]).json()
+    assert (one["id"], other["id"]) == ("good 0", "good 1")
+    assert wrong["status"] == 422
+    assert wrong["error"].startswith("SettlementAmount")
+
+
+@pytest.mark.parametrize("body", ["{", "[1]", "null", "3", '"text"', "[", '{"a": NaN}', b"\xff"])
+def test_what_is_no_payment_is_refused(service, body):
+    assert service.post("/payments", body).status_code == 422
+    assert service.post("/payments/batch", body).status_code == 422
+
+
+def test_one_payment_per_line(service, payments):
+    new = [payments[7] | {"MessageId": f"line {n}"} for n in range(3)]
+    body = "\n".join(map(json.dumps, new)) + "\n"
+    kind = {"content-type": "application/x-ndjson"}
+    found = service.post("/payments/batch", body, **kind)
+    assert [one["id"] for one in found.json()] == ["line 0", "line 1", "line 2"]
+    refused = service.post("/payments/batch", body + "{\n", **kind)
+    assert (refused.status_code, refused.json()["error"][:7]) == (422, "line 4:")
+
+
+def test_every_answer_is_in_the_journal_and_survives_a_restart(tmp_path, payments):
+    with live_service(tmp_path) as first:
+        answers = first.post("/payments/batch", payments[:150]).json()
+    with Journal.open(tmp_path, KEY) as journal:
+        assert [json.loads(one.answer) for one in journal.decisions()] == answers
+    with live_service(tmp_path) as second:
+        assert second.post("/payments/batch", payments[:150]).json() == answers
+        # Features continue from what was decided before the restart.
+        later = second.post("/payments/batch", payments[150:300]).json()
+    with live_service(
+        tmp_path / "other" if (tmp_path / "other").mkdir() is None else tmp_path
+    ) as third:
+        together = third.post("/payments/batch", payments[:300]).json()
+    assert [one["score"] for one in together[150:]] == [one["score"] for one in later]
+
+
+class Stuck:
+    """An engine that decides when it is told to."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.inner = live_world().engine
+
+    async def decide(self, payments):
+        import asyncio  # noqa: PLC0415
+
+        await asyncio.to_thread(self.go.wait, 30)
+        yield self.inner.judge(payments)
+
+
+def test_overload_is_refused_at_once_and_not_queued(tmp_path, payments):
+    engine = Stuck()
+    with live_service(tmp_path, most_payments=10, engine=engine) as service:
+        with ThreadPoolExecutor(1) as client:
+            waiting = client.submit(service.post, "/payments/batch", payments[:10])
+            while (
+                service.client.get(
+                    "/metrics", headers={"authorization": f"Bearer {service.tokens['metrics']}"}
+                ).text.find("pv4fad_under_way 10.0")
+                < 0
+            ):
+                pass
+            refused = service.post("/payments", payments[11])
+            assert refused.status_code == 429
+            assert refused.headers["retry-after"] == "1"
+            engine.go.set()
+            assert waiting.result().status_code == 200
+        assert service.post("/payments", payments[11]).status_code == 200
+
+
+class Broken:
+    async def decide(self, payments):
+        raise RuntimeError(f"SECRET-OF-{payments.ids[0]}")
+        yield
+
+
+def test_an_engine_that_fails_is_a_503_and_its_words_are_not_in_the_log(tmp_path, payments, caplog):
+    with live_service(tmp_path, engine=Broken()) as service:
+        failed = service.post("/payments", payments[0])
+        assert failed.status_code == 503
+        assert failed.headers["retry-after"]
+        assert service.client.get("/readyz").status_code == 200
+    assert "RuntimeError" in caplog.text
+    assert "SECRET" not in caplog.text
+    with Journal.open(tmp_path, KEY) as journal:
+        assert journal.n_decisions == 0
+
+
+def test_health_and_readiness(service):
+    assert service.client.get("/healthz").text == "alive\n"
+    assert service.client.get("/readyz").text == "ready\n"

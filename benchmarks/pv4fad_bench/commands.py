@@ -108,6 +108,9 @@ def score(
     ] = 15,
     model: ModelName = "evidence",
     scoring: HowToScore = "decisions",
+    metered: Annotated[
+        bool, typer.Option("--metered", help="Answers go by way of the aggregator.")
+    ] = False,
     pns_accounts: PnsAccounts = 100_000,
     bank_accounts: BankAccounts = 100_000,
     trees: Trees = 12,
@@ -127,6 +130,7 @@ def score(
         trees=trees,
         groups_per_tree=groups_per_tree,
         scoring=scoring,
+        metered=metered,
     )
     _run(
         lambda progress: bench_score(
@@ -148,8 +152,11 @@ def _workload(
     trees: int,
     groups_per_tree: int = 1,
     scoring: Scoring = "decisions",
+    metered: bool = False,
 ) -> Workload:
     """`trees` and `groups_per_tree` are the paper's."""
+    if metered and model == "paper":
+        raise typer.BadParameter("measured with the default model only", param_hint="--metered")
     if model == "paper":
         return PaperWorkload(
             pns_accounts,
@@ -160,7 +167,7 @@ def _workload(
         )
     if scoring == "votes":
         raise typer.BadParameter("votes need --model paper", param_hint="--scoring")
-    return EvidenceWorkload(pns_accounts, bank_accounts)
+    return EvidenceWorkload(pns_accounts, bank_accounts, metered=metered)
 
 
 def whole_numbers(text: str, option: str) -> list[int]:

@@ -28,6 +28,7 @@ class EvidenceWorkload(Workload):
     n_trees: ClassVar[int] = 1
     n_classes: int = len(CLASSES)
     absent: Absent = "class"
+    metered: bool = False
 
     @cached_property
     def kinds(self) -> tuple[AskedSet, ...]:
@@ -64,6 +65,7 @@ class EvidenceWorkload(Workload):
             mode="counts",
             counted="fine",
             absent=self.absent,
+            metered=self.metered,
         )
 
     def true_counts(self) -> NDArray[np.int64]:

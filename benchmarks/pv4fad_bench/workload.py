@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,7 @@ from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.score.metering import DEFAULT_BUDGET
 from pv4fad.protocol.tables import AccountKey, TableAccounts
 from pv4fad.schema import KEY_SEPARATOR, Absent, RecordSchema, RowsSchema, Schema, SideSchema
 from pv4fad.store.store import MemoryStore
@@ -47,7 +48,7 @@ class Workload(ABC):
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
-            if isinstance(value, int) and value < 1:
+            if type(value) is int and value < 1:
                 raise ParameterError(f"{one.name} must be at least 1")
 
     # The model.
@@ -195,7 +196,8 @@ class Workload(ABC):
         """The parties, with stores in memory."""
         stores = memory_stores(self.banks)
         stores[PAYMENT_NETWORK] = network_store(PAYMENT_NETWORK)
-        return simulate(self.records, pool, stores=stores, first_limit="none")
+        budget = replace(DEFAULT_BUDGET, positives_per_day=10 * self.pns_accounts)
+        return simulate(self.records, pool, stores=stores, first_limit="none", budget=budget)
 
 
 def bic(number: int) -> str:

@@ -109,6 +109,7 @@ def make_class_world(
     n_bare: int = 40,
     n_new: int = 0,
     schema: Schema = SCHEMA,
+    metered: bool = False,
     **parties,
 ) -> ClassWorld:
     """`n_new`: of the accounts, how many training does not know."""
@@ -148,6 +149,7 @@ def make_class_world(
         mode="counts",
         counted=counted,
         absent=absent,
+        metered=metered,
     )
     federation = make_federation(of_banks, parameters, bank_class=bank_class, **parties)
     return ClassWorld(keys, records, choice, data, federation, parameters, schema)

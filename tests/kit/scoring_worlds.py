@@ -17,6 +17,7 @@ from pv4fad.lead.federation import Federation
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
+from pv4fad.protocol.score.metering import DEFAULT_BUDGET, Budget
 from pv4fad.store.store import MemoryStore
 
 AnyWorld = TypeVar("AnyWorld", World, ClassWorld)
@@ -37,6 +38,7 @@ def again(
     *,
     copies: bool = True,
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
+    budget: Budget = DEFAULT_BUDGET,
     store_of: Callable[..., MemoryStore] = MemoryStore,
 ) -> AnyWorld:
     """The parties anew, as after a restart, around their stores or around copies of them."""
@@ -48,7 +50,7 @@ def again(
         return store_of(before.party, before.snapshot())
 
     banks = [
-        bank.restarted(store(bank.store), layers_per_day=layers_per_day)
+        bank.restarted(store(bank.store), layers_per_day=layers_per_day, budget=budget)
         for bank in federation.banks
     ]
     network = PaymentNetwork(store(federation.payment_network.store), pool)

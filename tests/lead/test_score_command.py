@@ -133,6 +133,27 @@ def compared(pv4fad, trained: Trained, predictions: Path) -> dict[str, tuple[int
     return found
 
 
+# Metered.
+
+
+def test_metered_predictions_equal_the_trusted_third_partys_within_the_budget(tmp_path, pv4fad):
+    metered = ("--alert-share", ALERT_SHARE, "--seed", "33", "--metered")
+    trained, out = trained_folder(tmp_path, *metered), tmp_path / "predictions.csv"
+    score = ("score", trained.run, trained.data, "--out", out, *IN_PROCESS)
+    code, _, error = pv4fad(*score, "--bank-positives-per-day", 0)
+    assert code != 0
+    assert "budget of 0 positive answers a day is used up" in " ".join(error.split())
+    code, _, error = pv4fad(*score)
+    assert code != 0
+    assert "until a person there acts (metered-release = 1" in " ".join(error.split())
+    code, text, _ = pv4fad(*score, "--bank-metered-release", 1)
+    assert code == 0, text
+    assert record_of(out).learned.bank_alerts > 0
+    found = compared(pv4fad, trained, out)
+    assert all(equal == n > 0 for equal, n in found.values())
+    assert {"bits", "alerts", "levels", "scores", "counts"} <= set(found)
+
+
 # The default model.
 
 

@@ -279,7 +279,7 @@ def test_the_limit_on_layers_holds_over_all_names_of_tables_runs_and_clocks():
     def ask(run_id: str, table_id: str, *, broadcast: bool = False) -> None:
         layout = TableLayout.for_accounts(1000, 1)
         plan = TablePlan(table_id=table_id, banks=("bank01",), broadcast=broadcast, layout=layout)
-        query = ScoreQuery(Address("payment-network", "bank01", run_id), 4, ())
+        query = ScoreQuery(Address("payment-network", "bank01", run_id), 4, (), b"")
         with store.transaction() as tx:
             scoring._count_layers(query, plan, Records(tx, run_id))
 

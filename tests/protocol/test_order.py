@@ -28,7 +28,7 @@ from pv4fad.protocol.propose.inputs import match_parameters
 from pv4fad.protocol.propose.messages import Roster, RunProposal
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
-from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
+from pv4fad.protocol.score.messages import MeteredReply, OwnPart, ScoreQuery, ScoreReply
 from pv4fad.protocol.score.plan import Batch, ScoringPlan
 from pv4fad.protocol.wire import Address, Message, encode, id_of, read_header
 
@@ -43,12 +43,14 @@ def test_every_kind_of_message_has_a_row():
     assert in_rows == kinds
 
 
-def test_the_aggregator_takes_four_kinds_of_messages():
+def test_the_aggregator_takes_six_kinds_of_messages():
     assert accepted_by(AGGREGATOR) == {
         RunProposal: (PAYMENT_NETWORK,),
         NoisySums: (BANK,),
         EncryptedDigits: (PAYMENT_NETWORK,),
         ScoreReply: (BANK,),
+        OwnPart: (PAYMENT_NETWORK,),
+        MeteredReply: (BANK,),
     }
 
 

@@ -58,6 +58,7 @@ class Detector:
     `epsilon`: the privacy loss of one record in this training, such as 1; 'none' is no noise and no
     privacy.  `alert_share`: the share of rows expected to become alerts.  `honest_holders`: how
     many holders are assumed to add their noise and keep it to themselves; by default half of them.
+    `metered`: answers go by way of the aggregator, which counts the positive ones.
     `seed`: of sampling; by default it is drawn, and secret.  `model`: 'evidence', or 'paper' with
     `scoring`, `trees`, `height` and `bound`.
 
@@ -81,6 +82,7 @@ class Detector:
         model: str = "evidence",
         noise: str = "distributed",
         honest_holders: int | None = None,
+        metered: bool = False,
         seed: int | None = None,
         sets: str = "fine",
         absent: str = "class",
@@ -94,6 +96,7 @@ class Detector:
         self.model = model
         self.noise = noise
         self.honest_holders = honest_holders
+        self.metered = metered
         self.seed = seed
         self.sets = sets
         self.absent = absent

@@ -28,6 +28,7 @@ from pv4fad.lead.score import How, Scored
 from pv4fad.lead.simulate import Site
 from pv4fad.payments.challenge import account_split, scoring_splits, training_split
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
+from pv4fad.protocol.score.metering import DEFAULT_BUDGET, Budget
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import REFRESH_PHASES, SCORING_PHASES
 from pv4fad.run.scoring_record import read_record
@@ -74,6 +75,16 @@ def score_command(
             min=1, help="Rounds or layers that every bank answers per day (a bank's own limit)."
         ),
     ] = DEFAULT_LAYERS_PER_DAY,
+    bank_positives_per_day: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Metered runs: positive answers that every bank allows a day (its own limit).",
+        ),
+    ] = DEFAULT_BUDGET.positives_per_day,
+    bank_metered_release: Annotated[
+        int, typer.Option(min=0, help="Metered runs: raise it to go on after answers were stopped.")
+    ] = DEFAULT_BUDGET.release,
     workers: Workers = None,
     scenario: Scenario = None,
     key_file: KeyFile = None,
@@ -93,7 +104,10 @@ def score_command(
     how = How(alert_share, Batching(batch, layers))
     splits = scoring_splits(folder, scenario)
     site = Site(
-        federation_passphrase(key_file), workers=workers, layers_per_day=bank_layers_per_day
+        federation_passphrase(key_file),
+        workers=workers,
+        layers_per_day=bank_layers_per_day,
+        budget=Budget(bank_positives_per_day, bank_metered_release),
     )
     try:
         with phase_display(SCORING_PHASES) as report:

@@ -58,6 +58,14 @@ def command(
             " Default: half of the banks. 1: no bank relies on another."
         ),
     ] = None,
+    metered: Annotated[
+        bool | None,
+        typer.Option(
+            "--metered",
+            help="Answers go by way of the aggregator, which counts the positive ones: limits what"
+            " a payment network that cheats can learn.",
+        ),
+    ] = None,
     sets: Annotated[
         str | None,
         typer.Option(
@@ -127,8 +135,8 @@ def command(
     given = {} if config is None else read_options(config)
     typed = {
         "epsilon": epsilon, "model": model, "noise": noise, "honest_banks": honest_banks,
-        "sets": sets, "absent": absent, "alert_share": alert_share, "scoring": scoring,
-        "trees": trees, "height": height, "bound": bound, "seed": seed,
+        "metered": metered, "sets": sets, "absent": absent, "alert_share": alert_share,
+        "scoring": scoring, "trees": trees, "height": height, "bound": bound, "seed": seed,
         "workers": workers, "bank_limit": bank_limit, "scenario": scenario,
     }  # fmt: skip
     given |= {name: value for name, value in typed.items() if value is not None}

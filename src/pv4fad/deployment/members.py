@@ -20,6 +20,7 @@ from pv4fad.parties.bank import Bank
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.roles import AGGREGATOR, BANK
+from pv4fad.protocol.score.metering import Budget
 from pv4fad.schema import Schema
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool
@@ -60,6 +61,7 @@ class BankMember:
         schema: Schema,
         honest_banks: int,
         layers_per_day: int,
+        budget: Budget,
     ) -> None:
         self.name = identity.name
         self._path, self._schema = accounts, schema
@@ -75,6 +77,7 @@ class BankMember:
             },
             honest_banks=honest_banks,
             layers_per_day=layers_per_day,
+            budget=budget,
         )
 
     def begin_session(self) -> None:

@@ -31,6 +31,7 @@ from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.identity import Identity, stored_identity
 from pv4fad.protocol.roles import BANK
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
+from pv4fad.protocol.score.metering import DEFAULT_BUDGET
 from pv4fad.schema import Schema, read_schema
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.file import party_of
@@ -80,6 +81,10 @@ class PartySettings(ValidatedModel):
     """
     layers_per_day: int = Field(default=DEFAULT_LAYERS_PER_DAY, ge=1)
     """A bank: how many rounds of questions, or layers of votes, it answers per table and day."""
+    positives_per_day: int = Field(default=DEFAULT_BUDGET.positives_per_day, ge=0)
+    """A bank, metered runs: how many answers a day may be positive."""
+    metered_release: int = Field(default=0, ge=0)
+    """A bank, metered runs: raise it to go on after the aggregator has stopped its answers."""
     alert_share: float | None = Field(default=None, gt=0)
     """The payment network: expected share of payments that become alerts; at most as trained."""
     batch: int = Field(default=Batching().transactions, ge=1)

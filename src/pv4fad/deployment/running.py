@@ -17,6 +17,7 @@ from pv4fad.deployment.work import FileWork
 from pv4fad.errors import DataError, StoreError
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.roles import AGGREGATOR, BANK
+from pv4fad.protocol.score.metering import Budget
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import Store
@@ -92,6 +93,7 @@ def _member(
             schema=folder.schema(),
             honest_banks=settings.most_honest_banks(cards),
             layers_per_day=settings.layers_per_day,
+            budget=Budget(settings.positives_per_day, settings.metered_release),
         )
     new = settings.new_transactions
     work = FileWork(

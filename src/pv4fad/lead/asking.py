@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.errors import OrderError, ParameterError
+from pv4fad.errors import BudgetError, OrderError, ParameterError
 from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.refresh import Matching
 from pv4fad.lead.scoring_job import JobNotes, ScoringJob
@@ -230,7 +230,11 @@ class Scoring:
         """The answers of a batch, kept in the notes; the batch itself is forgotten."""
         epoch = job.batches[number]
         taken = self._network.votes if self._model.mode == "sealed" else self._network.bits
-        answers = taken(self._run_id, epoch).astype(np.int64)
+        try:
+            answers = taken(self._run_id, epoch).astype(np.int64)
+        except BudgetError:  # metered: the next scoring asks again, once a person has acted
+            self._notes.end()
+            raise
         self._notes.keep_answers(number, answers)
         self._network.close(self._run_id, epoch)
         return answers

@@ -211,9 +211,13 @@ class EvidenceJudge:
     payments: NewRows = field(repr=False)
     directory: Mapping[str, str] = field(repr=False)
     alert_share: float
+    broadcast: bool = True
+    """Whether accounts of unknown banks can be asked about."""
 
     def __post_init__(self) -> None:
-        self._rows = self.payments.evidence_rows(self.own.local, self.directory)
+        self._rows = self.payments.evidence_rows(
+            self.own.local, self.directory, broadcast=self.broadcast
+        )
 
     @property
     def sets(self) -> tuple[AskedSet, ...]:

@@ -127,6 +127,7 @@ def prepare_run(
         mode=settings.mode,
         counted=settings.sets if settings.model == "evidence" else None,
         absent=settings.absent if settings.model == "evidence" else None,
+        metered=settings.metered,
     )
     private = TrainingRecord(
         settings=settings,

@@ -122,14 +122,18 @@ class NewRows:
         """The accounts as a table: Holder, Id."""
         return pl.DataFrame(self.keys, schema=KEY_COLUMNS, orient="row")
 
-    def askable(self, directory: Mapping[str, str]) -> NDArray[np.bool_]:
-        """(rows, sides): whether the account may be at a bank that takes part."""
-        # A bank that is unknown may be any of them.
-        inside = [holder is None or holder in directory for holder, _ in self.keys]
+    def askable(self, directory: Mapping[str, str], *, broadcast: bool = True) -> NDArray[np.bool_]:
+        """(rows, sides): whether the account may be at a bank that takes part.
+
+        `broadcast`: whether that can be asked of all banks together, where the bank is unknown.
+        """
+        inside = [broadcast if holder is None else holder in directory for holder, _ in self.keys]
         result: NDArray[np.bool_] = np.array(inside, np.bool_)[self.key_of]
         return result
 
-    def evidence_rows(self, local: LocalModel, directory: Mapping[str, str]) -> EvidenceRows:
+    def evidence_rows(
+        self, local: LocalModel, directory: Mapping[str, str], *, broadcast: bool = True
+    ) -> EvidenceRows:
         """As the default model judges them; `directory`: what rows call a bank → bank."""
         return EvidenceRows(
             local.score(self.features.values),
@@ -137,7 +141,7 @@ class NewRows:
             self.stratum,
             self.hit,
             self.key_of,
-            self.askable(directory),
+            self.askable(directory, broadcast=broadcast),
         )
 
 

@@ -157,7 +157,14 @@ def judge_of(
         model = stored_evidence(own, parameters, store)
         n_kinds = n_kinds_of(parameters.sizes.n_atoms, parameters.absent)
         return EvidenceJudge(
-            own, model, parameters.absent, n_kinds, payments, directory, alert_share
+            own,
+            model,
+            parameters.absent,
+            n_kinds,
+            payments,
+            directory,
+            alert_share,
+            broadcast=not parameters.metered,
         )
     if parameters.mode == "released":
         labels = stored(store, run_id, Labels).labels
@@ -165,7 +172,7 @@ def judge_of(
             stored_trees(store, run_id),
             labels.reshape(parameters.sizes.n_groups, -1),
             payments,
-            payments.askable(directory),
+            payments.askable(directory, broadcast=not parameters.metered),
         )
     return None
 

@@ -50,6 +50,8 @@ class TrainingSettings(ValidatedModel):
     By default half of the banks, rounded up.  With 1, no bank relies on another; this
     costs as much noise as `per-bank`.
     """
+    metered: bool = False
+    """Whether the aggregator opens answers, and counts the positive ones: see the threat model."""
     seed: int | None = Field(default=None, ge=0)
     """Of sampling and tree structure.  By default it is drawn, and secret."""
 

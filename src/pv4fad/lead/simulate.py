@@ -24,6 +24,7 @@ from pv4fad.protocol.identity import Identity, create_identity, stored_identity
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
+from pv4fad.protocol.score.metering import DEFAULT_BUDGET, Budget
 from pv4fad.run.folder import RunFolder
 from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import MemoryStore, Store
@@ -38,6 +39,7 @@ def simulate(
     first_limit: Epsilon | None,
     honest_banks: int = 1,
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
+    budget: Budget = DEFAULT_BUDGET,
 ) -> Federation:
     """All parties, ready to run.
 
@@ -45,6 +47,7 @@ def simulate(
     `first_limit`: the ε allowed by a bank that has no limit yet; None sets none, and such a bank
     spends nothing.  `honest_banks`: how many banks each bank relies on, itself included.
     `layers_per_day`: how many scoring layers each bank answers per table and day.
+    `budget`: of positive answers of each bank, in metered runs.
     """
     if stores is None:
         stores = memory_stores(records)
@@ -63,6 +66,7 @@ def simulate(
             signing_keys=signing_keys,
             honest_banks=honest_banks,
             layers_per_day=layers_per_day,
+            budget=budget,
         )
         for bank in records
     ]
@@ -83,6 +87,8 @@ class Site:
     workers: Workers = None
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY
     """How many scoring layers each bank answers per table and day."""
+    budget: Budget = DEFAULT_BUDGET
+    """Of positive answers of each bank, in metered runs."""
 
     @contextmanager
     def open(
@@ -105,6 +111,7 @@ class Site:
                 first_limit=self.first_limit,
                 honest_banks=honest_banks,
                 layers_per_day=self.layers_per_day,
+                budget=self.budget,
             )
 
 

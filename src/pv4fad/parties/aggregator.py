@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from pv4fad.parties.epochs import enter_epoch, is_behind
 from pv4fad.parties.party import Party
@@ -20,8 +21,8 @@ from pv4fad.protocol.propose.aggregator import join
 from pv4fad.protocol.propose.messages import RunProposal
 from pv4fad.protocol.receipt import receipt_of
 from pv4fad.protocol.roles import PAYMENT_NETWORK
-from pv4fad.protocol.score.aggregator import add_answer
-from pv4fad.protocol.score.messages import ScoreReply
+from pv4fad.protocol.score.aggregator import add_answer, meter
+from pv4fad.protocol.score.messages import MeteredReply, OwnPart, ScoreReply
 from pv4fad.protocol.state import parameters_of
 from pv4fad.protocol.wire import Message
 from pv4fad.store.records import Record, Records
@@ -59,7 +60,7 @@ class Aggregator(Party):
 
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
         run = Records(tx, message.address.run_id)
-        if not isinstance(message, ScoreReply):
+        if not isinstance(message, ScoreReply | OwnPart | MeteredReply):
             expect(message.address.epoch == 0, message, "training is epoch 0")
         kept = run.find(AggregatorStage)
         match kept and kept.now, message:
@@ -71,11 +72,14 @@ class Aggregator(Party):
                 return self._collect(message, run, received)
             case Comparing(done), EncryptedDigits():
                 return self._compare(message, run, done)
-            case Finished(), ScoreReply():
+            case Finished(), ScoreReply() | OwnPart() | MeteredReply():
                 if is_behind(message, run):
-                    return []  # sent again by a bank that cannot know that it had arrived
+                    return []  # sent again by a party that cannot know that it had arrived
                 enter_epoch(message, run)
-                return add_answer(message, run.of_epoch(message.address.epoch))
+                batch = run.of_epoch(message.address.epoch)
+                if isinstance(message, ScoreReply):
+                    return add_answer(message, batch)
+                return meter(message, batch, datetime.now(UTC).date().isoformat())
             case stage, _:
                 raise out_of_order(message, stage)
 

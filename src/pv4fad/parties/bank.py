@@ -53,6 +53,7 @@ from pv4fad.protocol.receipt import receipt_of
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY, BankScoring
 from pv4fad.protocol.score.messages import BlindedSetShares, LabelRequest, ScoreQuery
+from pv4fad.protocol.score.metering import DEFAULT_BUDGET, Budget
 from pv4fad.protocol.state import parameters_of
 from pv4fad.protocol.wire import Message
 from pv4fad.store.records import Records
@@ -77,6 +78,7 @@ class Bank(Party):
         signing_keys: Mapping[str, bytes],
         honest_banks: int = 1,
         layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
+        budget: Budget = DEFAULT_BUDGET,
     ) -> None:
         """`signing_keys`: the Ed25519 key of every bank, known from elsewhere than the run."""
         super().__init__(name, store, pool)
@@ -84,7 +86,7 @@ class Bank(Party):
         self._identity = identity
         self._honest_banks = honest_banks
         self._signing_keys = dict(signing_keys)
-        self._scoring = BankScoring(name, pool, identity.pairwise, layers_per_day)
+        self._scoring = BankScoring(name, pool, identity.pairwise, layers_per_day, budget=budget)
         self._tables: dict[tuple[str, str], BankTable] = {}
 
     @property
@@ -120,7 +122,9 @@ class Bank(Party):
         if message.address.epoch > 0:
             enter_epoch(message, training)
         if stage is not None and message.address.sender == PAYMENT_NETWORK:
-            acknowledge_previous(run, message)
+            # That the next query comes does not prove that the aggregator has its part.
+            summed = isinstance(message, ScoreQuery) and self._scoring.is_summed(message, training)
+            acknowledge_previous(run, message, keep_this=summed)
         match stage, message:
             case None, RunProposal():
                 return self._join(message, run)

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -64,7 +64,9 @@ class NetworkChains:
     def __init__(self, pool: WorkerPool, banks_at_once: int) -> None:
         self._banks_at_once = banks_at_once
         match, queries = MatchMessages(pool), NetworkQueries(pool)
-        self._make: Mapping[type[Message], Callable[[Address, Records], Message]] = {
+        self._make: Mapping[
+            type[Message], Callable[[Address, Records], Message | Sequence[Message]]
+        ] = {
             Roster: make_roster,
             EncryptedTable: match.make_table,
             ValueDigits: match.make_digits,
@@ -116,9 +118,10 @@ class NetworkChains:
         self, scope: Scope, answered: Answered, banks: Iterable[str], run: Records
     ) -> list[Message]:
         """What these banks are asked next."""
-        messages = []
+        messages: list[Message] = []
         for bank in banks:
             step = chain_of(scope, bank)[answered[bank]]
             place = run.run_id, step.table_id, run.epoch, step.index
-            messages.append(self._make[step.kind](Address(PAYMENT_NETWORK, bank, *place), run))
+            made = self._make[step.kind](Address(PAYMENT_NETWORK, bank, *place), run)
+            messages += [made] if isinstance(made, Message) else made
         return messages

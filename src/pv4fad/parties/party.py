@@ -71,10 +71,16 @@ class LastMessage(Record):
     message_id: str
 
 
-def acknowledge_previous(run: Records, message: Message) -> None:
-    """A new message of a sender proves that the answer to its last has arrived: drop its bytes."""
+def acknowledge_previous(run: Records, message: Message, *, keep_this: bool = False) -> None:
+    """A new message of a sender proves that the answer to its last has arrived: drop its bytes.
+
+    `keep_this`: the answer to the new one goes to others as well, and is kept until the run, match
+    or batch is over.
+    """
     sender = message.address.sender
     previous = run.find(LastMessage, sender)
     if previous is not None:
         run.tx.acknowledge(previous.message_id)
-    run.put(LastMessage(message_id(message)), sender)
+        run.delete_at(LastMessage, sender)
+    if not keep_this:
+        run.put(LastMessage(message_id(message)), sender)

@@ -73,6 +73,7 @@ from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.inputs import Round, ScoringInput
 from pv4fad.protocol.score.messages import (
     EncryptedLabels,
+    MeteringStopped,
     ScoreReply,
     SetSharesOpened,
 )
@@ -81,6 +82,7 @@ from pv4fad.protocol.score.network import (
     add_answer,
     batch_of,
     bits,
+    keep_stopped,
     lay_out,
     n_sums,
     size_of,
@@ -273,7 +275,11 @@ class PaymentNetwork(Party):
                 return self._settle(message, run, answered)
             case (
                 Scoring() as stage,
-                ScoreReply() | EncryptedLabels() | SetSharesOpened() | Receipt(),
+                ScoreReply()
+                | MeteringStopped()
+                | EncryptedLabels()
+                | SetSharesOpened()
+                | Receipt(),
             ):
                 return self._take_answer(message, run, stage)
             case stage, _:
@@ -363,10 +369,13 @@ class PaymentNetwork(Party):
         after, sums_left = stage.answered, stage.sums_left
         messages: list[Message] = []
         if message.address.sender != AGGREGATOR:
-            acknowledge_previous(batch, message)
+            acknowledge_previous(batch, message, keep_this=public.metered)
             after, messages = self._chains.advance(public, message, stage.answered, batch)
         elif isinstance(message, ScoreReply):
             add_answer(message, batch)
+            sums_left -= 1
+        elif isinstance(message, MeteringStopped):
+            keep_stopped(message, batch)
             sums_left -= 1
         else:
             raise out_of_order(message, stage)

@@ -37,6 +37,9 @@ from pv4fad.protocol.score.messages import (
     BlindedSetShares,
     EncryptedLabels,
     LabelRequest,
+    MeteredReply,
+    MeteringStopped,
+    OwnPart,
     ScoreQuery,
     ScoreReply,
     SetSharesOpened,
@@ -62,6 +65,11 @@ def once(scope: Scope, bank: str) -> Sequence[Place]:
     return [("", 0)]
 
 
+def nowhere(scope: Scope, bank: str) -> Sequence[Place]:
+    """In place of another message, if something is wrong."""
+    return []
+
+
 def blocks(run: RunParameters, bank: str) -> Sequence[Place]:
     return [(plan.table_id, chunk) for plan, chunk in run.match_steps(bank)]
 
@@ -74,12 +82,16 @@ def leaf_blocks(run: RunParameters, bank: str) -> Sequence[Place]:
     return [("", block) for block in range(run.n_leaf_blocks)]
 
 
-def routed(batch: Batch, bank: str) -> Sequence[Place]:
-    return batch.queries(bank, broadcast=False)
+def direct(batch: Batch, bank: str) -> Sequence[Place]:
+    return batch.queries(bank, "direct")
 
 
-def broadcast(batch: Batch, bank: str) -> Sequence[Place]:
-    return batch.queries(bank, broadcast=True)
+def summed(batch: Batch, bank: str) -> Sequence[Place]:
+    return batch.queries(bank, "summed")
+
+
+def metered(batch: Batch, bank: str) -> Sequence[Place]:
+    return batch.queries(bank, "metered")
 
 
 @dataclass(frozen=True)
@@ -126,10 +138,15 @@ MATCHING: tuple[Row[RunParameters], ...] = (
 SCORING: tuple[Row[Batch], ...] = (
     Row("score", S, BlindedSetShares, B, SetSharesOpened, Batch.set_shares, _SEALED, chain=True),
     Row("score", S, LabelRequest, B, EncryptedLabels, Batch.label_requests, _SEALED, chain=True),
-    Row("score", S, ScoreQuery, B, ScoreReply, routed, chain=True),
-    Row("score", S, ScoreQuery, B, Receipt, broadcast, chain=True),
-    Row("score", B, ScoreReply, A, places=broadcast),
-    Row("score", A, ScoreReply, S, places=broadcast),
+    Row("score", S, ScoreQuery, B, ScoreReply, direct, chain=True),
+    Row("score", S, ScoreQuery, B, Receipt, summed, chain=True),
+    Row("score", B, ScoreReply, A, places=summed),
+    Row("score", A, ScoreReply, S, places=summed),
+    Row("score", S, ScoreQuery, B, Receipt, metered, chain=True),
+    Row("score", S, OwnPart, A, places=metered),
+    Row("score", B, MeteredReply, A, places=metered),
+    Row("score", A, ScoreReply, S, places=metered),  # or MeteringStopped
+    Row("score", A, MeteringStopped, S, places=nowhere),
 )
 NOTICES: tuple[Row[RunParameters], ...] = (
     Row("notify", S, Notify, B, Receipt),  # whenever a person at S decides so
@@ -177,10 +194,9 @@ def messages_of(scope: RunParameters | Batch) -> dict[str, int]:
     """How many messages each phase has, answers included."""
     n_messages: Counter[str] = Counter()
     for row in rows_of(scope):
-        of_banks = list(scope.banks)
-        if B not in (row.sender, row.receiver):
-            of_banks = of_banks[:1]  # between S and A: once, and alike for every bank
-        n_places = sum(len(row.places(scope, bank)) for bank in of_banks)
+        places = [place for bank in scope.banks for place in row.places(scope, bank)]
+        # Between S and A a message about several banks is sent once.
+        n_places = len(places if B in (row.sender, row.receiver) else set(places))
         n_messages[row.phase] += n_places * (1 if row.answer is None else 2)
     return dict(n_messages)
 

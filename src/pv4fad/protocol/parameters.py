@@ -115,6 +115,8 @@ class RunParameters(ValidatedModel):
     """Mode counts: the sets of classes that are counted in every cell."""
     absent: Absent | None = None
     """Mode counts: whether accounts that no bank has are a class, or as good as ordinary."""
+    metered: bool = False
+    """Whether answers to questions go by way of the aggregator, which counts the positive ones."""
     purpose: Literal["training", "matching"] = "training"
     """Matching: only the join is made anew or extended, for scoring with a trained model."""
     model_modulus: int | None = None
@@ -154,6 +156,8 @@ class RunParameters(ValidatedModel):
         if any(plan.layout.n_trees != self.sizes.n_trees for plan in self.tables):
             raise ParameterError("n_trees of a table's layout is not that of the forest")
         self._check_model()
+        if self.metered and self.mode == "sealed":
+            raise ParameterError("metered: vote totals cannot be metered, only bits")
         if self.log2_false_match > LOG2_FALSE_MATCH:
             raise ParameterError(
                 "banks: two different records pass for one with probability "

@@ -75,6 +75,7 @@ def run_parameters(
     mode: Mode,
     counted: CountedSets | None = None,
     absent: Absent | None = None,
+    metered: bool = False,
 ) -> RunParameters:
     """The parameters of a new run.  The hash key is drawn here: the accounts are fixed by now."""
     if data.trees is not None:
@@ -97,5 +98,6 @@ def run_parameters(
         mode=mode,
         counted=counted,
         absent=absent,
+        metered=metered,
         hash_key=new_hash_key(),
     )

@@ -28,10 +28,12 @@ from pv4fad.protocol.score.messages import (
     BlindedSetShares,
     EncryptedLabels,
     LabelRequest,
+    MeteredReply,
     ScoreQuery,
     ScoreReply,
     SetSharesOpened,
 )
+from pv4fad.protocol.score.metering import DEFAULT_BUDGET, SEED_BYTES, Budget, permutation
 from pv4fad.protocol.score.plan import ScoringPlan
 from pv4fad.protocol.score.state import LayersAnswered, OpenedSets
 from pv4fad.protocol.score.steps import (
@@ -62,6 +64,7 @@ class BankScoring:
     pairwise: PairwiseKey
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
+    budget: Budget = DEFAULT_BUDGET
 
     def answer(
         self, message: BlindedSetShares | LabelRequest | ScoreQuery, training: Records
@@ -74,6 +77,11 @@ class BankScoring:
                 return self._send_labels(message, training)
             case ScoreQuery():
                 return self._score(message, training)
+
+    def is_summed(self, message: ScoreQuery, training: Records) -> bool:
+        """Whether the answer goes by way of the aggregator."""
+        _, parameters, plan = self._table(message, training)
+        return plan.broadcast or parameters.metered
 
     def _open_sets(self, message: BlindedSetShares, training: Records) -> Iterable[Message]:
         records, parameters, plan = self._table(message, training)
@@ -139,6 +147,10 @@ class BankScoring:
         jobs = (ReplyJob(secret, queries[i], opened[i]) for i in range(n_blocks))
         replies = np.concatenate(list(self.pool.map(answer_queries, jobs)), axis=1)
         residues = replies.ravel()
+        metered = parameters.metered
+        expect(bool(message.permutation) == metered, message, "is not as the run is metered")
+        if metered:
+            return self._to_meter(message, plan, residues)
         if not plan.broadcast:
             return [ScoreReply(message.address.answer(), residues)]
         # No party may see which bank answered about a broadcast table: only the sum leaves.
@@ -153,6 +165,18 @@ class BankScoring:
             ((residues + mask) % np.uint64(t)).astype(np.uint32),
         )
         return [masked, receipt_of(message)]
+
+    def _to_meter(
+        self, message: ScoreQuery, plan: TablePlan, residues: NDArray[np.uint32]
+    ) -> list[Message]:
+        """R goes to the aggregator, in an order that it cannot undo."""
+        here, seed = message.address, message.permutation
+        expect(not plan.broadcast, message, "metered: a broadcast table is not asked about")
+        expect(len(seed) == SEED_BYTES, message, "the seed of the permutation has a wrong length")
+        permuted = residues[permutation(seed, len(residues))]
+        onward = here.onward(AGGREGATOR, here.table_id, here.index)
+        reply = MeteredReply(onward, self.budget.positives_per_day, self.budget.release, permuted)
+        return [reply, receipt_of(message)]
 
     def _count_layers(self, message: ScoreQuery, plan: TablePlan, training: Records) -> None:
         # One count for all routed tables of all runs, and one for all broadcast ones: an account

@@ -46,6 +46,7 @@ class ScoreQuery(Message):
 
     n_layers: int
     ciphertexts: tuple[bytes, ...]  # block by block, layer by layer: y_c …, Z
+    permutation: bytes  # metered: the seed by which the slots of the answer are permuted
 
 
 @wire_message("score-reply", max_bytes=2 * _GIB)
@@ -57,3 +58,29 @@ class ScoreReply(Message):
     """
 
     residues: NDArray[np.uint32]
+
+
+@wire_message("own-part", max_bytes=2 * _GIB)
+class OwnPart(Message):
+    """PaymentNetwork → Aggregator, metered: its own part of every slot, permuted; uniform."""
+
+    residues: NDArray[np.uint32]
+
+
+@wire_message("metered-reply", max_bytes=2 * _GIB)
+class MeteredReply(Message):
+    """Bank → Aggregator, metered: R of every slot, permuted; uniform.
+
+    With `OwnPart` the aggregator has the bits, and can count them.
+    """
+
+    positives_per_day: int
+    release: int
+    residues: NDArray[np.uint32]
+
+
+@wire_message("metering-stopped", max_bytes=4 * _KIB)
+class MeteringStopped(Message):
+    """Aggregator → PaymentNetwork, metered: a bank's answers are not passed on, and why."""
+
+    reason: str

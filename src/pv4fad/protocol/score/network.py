@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.errors import OrderError, ProtocolError
+from pv4fad.errors import BudgetError, OrderError, ProtocolError
 from pv4fad.he.ring import Ring
 from pv4fad.protocol.checks import expect, expect_residues
 from pv4fad.protocol.order import messages_of
@@ -23,9 +23,11 @@ from pv4fad.protocol.score.inputs import Round, ScoringInput
 from pv4fad.protocol.score.messages import (
     EncryptedLabels,
     LabelRequest,
+    MeteringStopped,
     ScoreReply,
     SetSharesOpened,
 )
+from pv4fad.protocol.score.metering import put_back
 from pv4fad.protocol.score.plan import Batch, ScoringPlan, padded_layers
 from pv4fad.protocol.score.queries import add_to_totals
 from pv4fad.protocol.score.state import (
@@ -33,9 +35,11 @@ from pv4fad.protocol.score.state import (
     Codes,
     EncryptedLabelShares,
     LabelSharesKept,
+    Permutation,
     Questions,
     SetSharesKept,
     Slots,
+    Stopped,
     Totals,
 )
 from pv4fad.protocol.score.tables import Tables, stored_forest
@@ -93,8 +97,11 @@ def size_of(batch: Records) -> BatchSize:
 
 
 def n_sums(batch: Batch) -> int:
-    """The sums that the aggregator sends: one for each message about a broadcast table."""
-    return len(batch.queries(batch.banks[0], broadcast=True))
+    """The sums that the aggregator sends: one for each message about a broadcast table, or,
+    metered, about any."""
+    if batch.metered:
+        return sum(len(batch.queries(bank, "metered")) for bank in batch.banks)
+    return len(batch.queries(batch.banks[0], "summed"))
 
 
 def unknown_accounts(keys: Sequence[AccountKey], training: Records) -> list[int]:
@@ -109,6 +116,7 @@ def _public(plan: BatchPlan, tables: Tables) -> Batch:
         tuple(tables.banks),
         tuple((table, tables.scoring(table)) for table in tables.plans),
         plan.n_layers,
+        tables.metered,
         frozenset(plan.without_set_shares),
         frozenset(plan.without_labels),
     )
@@ -136,6 +144,8 @@ def _lay_out_questions(data: Round, tables: Tables, batch: Records) -> None:
     if len(np.unique(places, axis=0)) < len(places):
         raise OrderError("a record is asked about twice in one round")
     table, place = places.T
+    if tables.metered and any(tables.plans[number].broadcast for number in set(table.tolist())):
+        raise OrderError("metered: records of unknown holders are not asked about")
     batch.put(Questions(table, place, data.set_of))
 
 
@@ -187,20 +197,39 @@ def _of_table(table_id: str, records: Records) -> Records:
 
 
 def add_answer(message: ScoreReply, batch: Records) -> None:
-    """R of some layers, from a bank, or of a broadcast table from the aggregator."""
+    """R of some layers, from a bank; of a broadcast table from the aggregator.
+
+    Metered, the bits themselves, from the aggregator.
+    """
     here, tables = message.address, Tables(batch.of_epoch(0))
     plan = tables.plan(here.table_id)
-    expect(plan.broadcast == (here.sender == AGGREGATOR), message, "not from the right party")
+    summed = plan.broadcast or tables.metered
+    expect(summed == (here.sender == AGGREGATOR), message, "not from the right party")
     layers = tables.scoring(plan).layer_chunks(plan, batch.get(BatchPlan).n_layers)
     expect(here.index < len(layers), message, "there are not so many layers")
     shape = (len(layers[here.index]), plan.layout.n_bins)
     t = tables.parameters(plan).plain_modulus
     expect_residues(message, message.residues, shape[0] * shape[1], t)
-    add_to_totals(batch, here, message.residues.reshape(shape), t)
+    residues = message.residues
+    if tables.metered:
+        seed = batch.get(Permutation, here.table_id, here.index).seed
+        batch.delete_at(Permutation, here.table_id, here.index)
+        residues = put_back(seed, residues)
+    add_to_totals(batch, here, residues.reshape(shape), t)
+
+
+def keep_stopped(message: MeteringStopped, batch: Records) -> None:
+    """The aggregator passes nothing on about a table."""
+    tables = Tables(batch.of_epoch(0))
+    expect(tables.metered, message, "nothing is metered in this run")
+    batch.put(Stopped(message.reason), tables.plan(message.address.table_id).banks[0])
 
 
 def bits(batch: Records) -> NDArray[np.int8]:
     """The answer to each question of a finished round; slots that asked nothing say 0."""
+    stopped = {bank: batch.get(Stopped, bank).reason for (bank,) in batch.places(Stopped)}
+    if stopped:
+        raise BudgetError("; ".join(f"{bank}: {reason}" for bank, reason in stopped.items()))
     found, wrong = _bits(batch)
     if wrong:
         raise ProtocolError(
@@ -222,8 +251,11 @@ def _bits(batch: Records) -> tuple[NDArray[np.int8], list[str]]:
     """The answers of a round, and the tables that have none, or none that can be right."""
     asked = batch.get(Questions)
     found, wrong = np.full(len(asked.bin), -1, np.int8), []
+    tables = Tables(batch.of_epoch(0))
     for number, table_id in enumerate(batch.get(BatchPlan).tables):
         here, totals = asked.table == number, batch.find(Totals, table_id, 0)
+        if totals is None and not here.any() and tables.metered and tables.plan(table_id).broadcast:
+            continue
         places, total = asked.bin[here], None if totals is None else totals.totals[0]
         # Until all parts of a table have been added, every slot is uniform.
         if total is None or np.delete(total, places).any() or (total[places] > 1).any():

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pv4fad.he.ring import Ring
 from pv4fad.protocol.parameters import Mode, RunParameters, TablePlan
 
+Route = Literal["direct", "summed", "metered"]
+"""How an answer gets to the payment network: from the bank, or of a broadcast table by the
+aggregator, which adds up those of all banks, or by the aggregator, which counts the ones."""
 Place = tuple[str, int]
 """A table and the number of a message about it."""
 
@@ -58,6 +62,7 @@ class Batch:
     banks: tuple[str, ...]
     tables: tuple[tuple[TablePlan, ScoringPlan], ...]
     n_layers: int
+    metered: bool = False
     without_set_shares: frozenset[tuple[str, str]] = frozenset()  # bank and table
     without_labels: frozenset[str] = frozenset()  # banks
 
@@ -75,8 +80,11 @@ class Batch:
         n_chunks = len(scoring.leaf_chunks()) if bank in self.without_labels else 0
         return [("", index) for index in range(n_chunks)]
 
-    def queries(self, bank: str, *, broadcast: bool) -> list[Place]:
-        """The messages about a bank's routed tables, or about broadcast ones."""
+    def queries(self, bank: str, route: Route) -> list[Place]:
+        """The messages to a bank whose answers take this way."""
+        broadcast = route == "summed"
+        if self.metered != (route == "metered"):
+            return []  # metered: no broadcast table is asked about
         return [
             (plan.table_id, index)
             for plan, scoring in self.tables

@@ -7,6 +7,7 @@ masks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,18 @@ from pv4fad.protocol.compare.state import LabelShare
 from pv4fad.protocol.match.network import ShareBlocks, opened_atoms
 from pv4fad.protocol.parameters import TablePlan, table_epoch
 from pv4fad.protocol.propose.state import BankPublic
-from pv4fad.protocol.score.messages import BlindedSetShares, ScoreQuery
+from pv4fad.protocol.roles import AGGREGATOR
+from pv4fad.protocol.score.messages import BlindedSetShares, OwnPart, ScoreQuery
+from pv4fad.protocol.score.metering import SEED_BYTES, permutation
 from pv4fad.protocol.score.plan import ScoringPlan
-from pv4fad.protocol.score.state import BatchPlan, EncryptedLabelShares, Questions, SetMasks, Totals
+from pv4fad.protocol.score.state import (
+    BatchPlan,
+    EncryptedLabelShares,
+    Permutation,
+    Questions,
+    SetMasks,
+    Totals,
+)
 from pv4fad.protocol.score.steps import (
     Queries,
     QueryJob,
@@ -37,6 +47,7 @@ from pv4fad.protocol.score.tables import (
 )
 from pv4fad.protocol.state import parameters_of, with_keys_in_use
 from pv4fad.protocol.wire import Address
+from pv4fad.randomness import secret_bytes
 from pv4fad.store.records import Records
 from pv4fad.workers import SharedBytes, WorkerPool
 
@@ -70,16 +81,28 @@ class NetworkQueries:
             records.put(SetMasks(made.masks), bank, table_id, block)
         return BlindedSetShares(address, tuple(blinded))
 
-    def make_query(self, address: Address, batch: Records) -> ScoreQuery:
-        """Some layers of a table; the own part of their results is kept, the answer adds to it."""
+    def make_query(self, address: Address, batch: Records) -> list[ScoreQuery | OwnPart]:
+        """Some layers of a table; the own part of their results is kept, the answer adds to it.
+
+        Metered, the own part goes to the aggregator, and the sum comes back.
+        """
         training = batch.of_epoch(0)
         parameters = parameters_of(training)
         ask = self._votes if parameters.mode == "sealed" else self._bits
         made = ask(address, training, batch)
         ciphertexts = tuple(data for block in made for layer in block.ciphertexts for data in layer)
         own_part = np.concatenate([block.offsets for block in made], axis=1)
-        add_to_totals(batch, address, own_part, parameters.plain_modulus)
-        return ScoreQuery(address, len(own_part), ciphertexts)
+        if not parameters.metered:
+            add_to_totals(batch, address, own_part, parameters.plain_modulus)
+            return [ScoreQuery(address, len(own_part), ciphertexts, b"")]
+        seed, table_id, index = secret_bytes(SEED_BYTES), address.table_id, address.index
+        batch.put(Permutation(seed), table_id, index)
+        permuted = own_part.ravel()[permutation(seed, own_part.size)]
+        to_aggregator = replace(address, receiver=AGGREGATOR)
+        return [
+            ScoreQuery(address, len(own_part), ciphertexts, seed),
+            OwnPart(to_aggregator, permuted),
+        ]
 
     def _bits(self, address: Address, training: Records, batch: Records) -> list[Queries]:
         """Is the record of the account in a bin in the set that is asked about?"""

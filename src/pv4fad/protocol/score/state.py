@@ -96,6 +96,20 @@ class Totals(Record):
     totals: NDArray[np.uint32] = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Permutation(Record):
+    """Metered: the seed of a query, until its answers have come; one for each table and message."""
+
+    seed: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Stopped(Record):
+    """Metered: the aggregator does not pass on the answers about a table, and why."""
+
+    reason: str
+
+
 # A bank.
 
 
@@ -117,6 +131,16 @@ class LayersAnswered(Record):
 
 
 # The aggregator, with a batch.
+
+
+@dataclass(frozen=True)
+class FirstPart(Record):
+    """Metered: the part of a sum that came first; one for each table and message."""
+
+    sender: str
+    budget: tuple[int, ...]
+    """Of a bank: positive answers a day, and its release number."""
+    residues: NDArray[np.uint32] = field(repr=False)
 
 
 @dataclass(frozen=True)

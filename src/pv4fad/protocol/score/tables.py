@@ -47,6 +47,10 @@ class Tables:
     def mode(self) -> Mode:
         return parameters_of(self._training).mode
 
+    @property
+    def metered(self) -> bool:
+        return parameters_of(self._training).metered
+
     def plan(self, table_id: str) -> TablePlan:
         """A table by its id."""
         for plan in self.plans:

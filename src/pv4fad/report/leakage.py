@@ -35,6 +35,9 @@ LEARNS: dict[str, str] = {
     "encrypted-labels": NOTHING_CLOSED,
     "score-query": "the padded number of layers; otherwise uniform values",
     "score-reply": "one bit about each {record} that it asked about, nothing about the others",
+    "own-part": "metered: with the other part, how many bits are positive, not whose",
+    "metered-reply": "metered: with the other part, how many bits are positive, not whose",
+    "metering-stopped": "metered: that answers of a {holder} are stopped, and why",
     "notify": "reference, {record} and level of an alert, disclosed on purpose",
 }
 """By kind: what its receiver learns from it."""

@@ -54,6 +54,10 @@ COMMANDS = {
         "pv4fad.cli.score:verify_command",
         "Compute everything again in the clear and compare it with the private run.",
     ),
+    "attack": Lazy(
+        "pv4fad.cli.attack:attack_command",
+        "Attack a finished run as each of its parties, with what that party's store holds.",
+    ),
     "evaluate": Lazy(
         "pv4fad.cli.evaluate:evaluate_command",
         "Compare a run's predictions with the labels of the test split of DIR.",

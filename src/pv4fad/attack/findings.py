@@ -1,0 +1,90 @@
+"""What an attack has found, as text and as JSON."""
+
+from __future__ import annotations
+
+from math import sqrt
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import ValidationError
+from scipy.stats import beta
+
+from pv4fad import __version__
+from pv4fad.errors import DataError, ParameterError
+from pv4fad.files import write_whole
+from pv4fad.validated import ValidatedModel
+
+FILE_NAME = "attack.json"
+CONFIDENCE = 0.99
+
+
+class Finding(ValidatedModel):
+    """One attack: by whom, on what, how well it went."""
+
+    attacker: Literal["lead", "holders", "aggregator"]
+    target: str
+    """What it wants to know, in words; with places for those of the schema."""
+    measure: str
+    """What the numbers are."""
+    found: float
+    guess: float | None = None
+    """The same without the run: what the base rate gives."""
+    allowed: float | None = None
+    """The most that the claim allows; None: it says nothing about this."""
+    n: int
+    """Cases that it was tried on."""
+    note: str = ""
+
+    @property
+    def who(self) -> str:
+        """The attacker, with places for the words of the schema."""
+        return {"lead": "{lead}", "holders": "{holder}", "aggregator": "aggregator"}[self.attacker]
+
+    @property
+    def within_claim(self) -> bool | None:
+        """None where nothing is claimed."""
+        return None if self.allowed is None else self.found <= self.allowed
+
+
+class Attack(ValidatedModel):
+    """All findings about a run."""
+
+    format: Literal["pv4fad attack"] = "pv4fad attack"
+    version: Literal[1] = 1
+    program: str = __version__
+    run_id: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def exceeded(self) -> tuple[Finding, ...]:
+        """Where an attacker got more than the claim allows."""
+        return tuple(one for one in self.findings if one.within_claim is False)
+
+    def write(self, path: Path) -> None:
+        write_whole(path, self.model_dump_json(indent=2) + "\n", private=True)
+
+    @classmethod
+    def read(cls, path: Path, run_id: str) -> Self | None:
+        """None if there is none, or one about another run."""
+        try:
+            found = cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (ValidationError, ParameterError, UnicodeDecodeError):
+            raise DataError(f"{path}: damaged, or of another version") from None
+        return found if found.run_id == run_id else None
+
+
+def at_least(successes: int, n: int, confidence: float = CONFIDENCE) -> float:
+    """The lower end of the Clopper-Pearson interval of a probability."""
+    return 0.0 if successes == 0 else float(beta.ppf(1 - confidence, successes, n - successes + 1))
+
+
+def at_most(successes: int, n: int, confidence: float = CONFIDENCE) -> float:
+    """The upper end."""
+    return 1.0 if successes == n else float(beta.ppf(confidence, successes + 1, n - successes))
+
+
+def chance_of_half(n: int) -> float:
+    """How often a coin comes up right in n throws, at most, with a confidence of 99.9 %."""
+    return 0.5 + 3.1 * sqrt(0.25 / max(n, 1))

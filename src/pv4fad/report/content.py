@@ -4,6 +4,7 @@
     if scored         the predictions and their costs
     with DIR          the transactions behind them; with labels, how good they are
     with passphrase   the ledger of each holder
+    if attacked       what each party got as an attacker
 
 What is missing is no error: the report says so, and how to get it.
 """
@@ -18,6 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from pv4fad.attack.findings import FILE_NAME, Attack
 from pv4fad.errors import StoreError
 from pv4fad.evaluation.evaluate import ALONE, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
@@ -32,6 +34,7 @@ from pv4fad.lead.data import load_rows
 from pv4fad.lead.reasons import feature_text
 from pv4fad.payments.challenge import read_partition
 from pv4fad.privacy.ledger import Ledger, read_ledger
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RUN_FILE, RunFolder
 from pv4fad.run.scoring_record import ScoringRecord, require_run
@@ -65,6 +68,7 @@ class ReportContent:
     evaluation: Evaluation | None
     scoring: ScoringRecord | None
     ledgers: Mapping[str, Ledger] = field(repr=False)
+    attack: Attack | None
     gaps: tuple[Gap, ...]
 
 
@@ -126,7 +130,8 @@ def gather(
     alerts = (
         _alerts(schema, table, splits) if table is not None and ALERT in table.columns else None
     )
-    return ReportContent(document, table, alerts, evaluation, scoring, ledgers, tuple(gaps))
+    attack = Attack.read(folder.path / PAYMENT_NETWORK / FILE_NAME, document.run_id)
+    return ReportContent(document, table, alerts, evaluation, scoring, ledgers, attack, tuple(gaps))
 
 
 def _alerts(

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from pv4fad.attack.findings import Attack
 from pv4fad.evaluation.evaluate import ALONE, HEADINGS, JOINED, JOINT, Evaluation
 from pv4fad.evaluation.scored import LOCAL_SCORE, SCORE
 from pv4fad.files import write_whole
@@ -104,6 +105,7 @@ def page(content: ReportContent) -> str:
         parties=[[words(text) for text in row] for row in parties(mode)],
         together=[[words(text) for text in row] for row in TOGETHER],
         messages=_messages(content, mode),
+        attacks=None if content.attack is None else _attacks(content.attack, words),
         cost_figures=cost_figures(content),
         run_facts=_run_facts(content),
         words=words.forms,
@@ -190,6 +192,21 @@ def _learned(kind: str, receiver: str, mode: Mode) -> str:
     if kind == "score-reply" and mode == "sealed":
         return VOTE_TOTAL
     return LEARNS.get(kind, "see the protocol")
+
+
+def _attacks(attack: Attack, words: Words) -> list[Row]:
+    return [
+        (
+            words(one.who),
+            words(one.target),
+            one.measure + (f". {words(one.note)}" if one.note else ""),
+            f"{one.found:.3f}",
+            "-" if one.guess is None else f"{one.guess:.3f}",
+            "-" if one.allowed is None else f"{one.allowed:.3f}",
+            f"{one.n:,}",
+        )
+        for one in attack.findings
+    ]
 
 
 def _run_facts(content: ReportContent) -> list[tuple[str, str]]:

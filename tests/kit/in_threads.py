@@ -40,6 +40,7 @@ from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.identity import create_identity
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.score.metering import DEFAULT_BUDGET
 from pv4fad.protocol.tables import padded
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.store.store import MemoryStore, Store
@@ -171,6 +172,7 @@ class ThreadFederation:
                 schema=SCHEMA,
                 honest_banks=1,
                 layers_per_day=1000,
+                budget=DEFAULT_BUDGET,
             )
         correspondence = Correspondence(identity, self.cards)
         self.members[name] = member

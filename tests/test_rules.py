@@ -146,6 +146,11 @@ def test_whole_numbers_are_compared_exactly() -> None:
     assert one(pl.Series([0, 2**64 - 1], dtype=pl.UInt64), at_least=-1) == [True, True]
     assert one(pl.Series([-1, 100], dtype=pl.Int8), below=1000) == [True, True]
     assert one(pl.Series([1, 2]), above=1.5) == [False, True]
+    for inexact in (column.cast(pl.String), column.cast(pl.UInt64), column.cast(pl.Float64)):
+        with pytest.raises(DataError, match=rf"the number {large + 1}, which has too many digits"):
+            one(inexact, **{"is": large + 1})
+        assert one(inexact, above=large - 1) == [True, True]
+        assert one(inexact, **{"is": large - 1}) == [False, False]
 
 
 @pytest.mark.parametrize("dtype", [pl.String, pl.Categorical, pl.Enum(["a", "b"])])
@@ -158,6 +163,9 @@ def test_dates_and_moments_compare_with_each_other_and_time_zones_count() -> Non
     assert one(moments, above=date(2022, 1, 5)) == [False, True]
     assert one(moments.cast(pl.Date), at_least=datetime(2022, 1, 5, 1)) == [False, False]
     assert one(moments, **{"is": "2022-01-05T12:00:00"}) == [False, True]
+    texts = pl.Series(["2022-01-05T00:00:00Z", "2022-01-05 13:00:00.5+01:00"])
+    assert one(texts, above=date(2022, 1, 5)) == [False, True]
+    assert one(texts, at_least=datetime(2022, 1, 5, 12, 0, 1)) == [False, False]
     zoned = moments.dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo")
     east = datetime(2022, 1, 5, 14, tzinfo=timezone(timedelta(hours=2)))
     assert one(zoned, **{"is": east}) == [False, True]
@@ -239,6 +247,9 @@ BAD_FILES = [
     (RATING + "is = [1]", "rule 1: is: must be text, a finite number, true, false or a date"),
     (RATING + "is = nan", "rule 1: is: must be text, a finite number"),
     (RATING + "is = 9223372036854775808", "rule 1: is: must be text, a finite number"),
+    (RATING + "is = ''", "rule 1: is: text must not be blank or have white space around it"),
+    (RATING + "not_in = ['a', ' b']", "rule 1: not_in.1: text must not be blank or have white"),
+    (RATING + "is = " + "[" * 5000, "recursion"),
     (RATING + "in = []", "rule 1: in: "),
     (RATING + "in = 1", "rule 1: in: "),
     (RATING + "in = [1, true]", "rule 1: column 'Rating': in must have values of one kind"),

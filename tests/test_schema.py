@@ -100,6 +100,8 @@ WRONG = [
     (("numbers = [", 'event = "Kind"\nnumbers = ['), "rows.event: 'Kind' is used for something"),
     (("numbers = [", 'event = "DoctorId"\nnumbers = ['), "rows.event: 'DoctorId' is used for"),
     (("numbers = [", "history = 7\nnumbers = ["), "rows: history: "),
+    (("numbers = [", 'history = "yes"\nnumbers = ['), "rows: history: must be true or false"),
+    (("numbers = [", "numbers = " + "[" * 5000), "recursion"),
     (("[sides.doctor]", "[sides.patient]"), "patient"),
     (("[sides.doctor]", '[sides."a doctor"]'), "sides.a doctor"),
     (("DoctorId", "PatientId"), "sides: each side needs an id column of its own"),
@@ -148,8 +150,13 @@ def content(n_sides: int, n_classes: int) -> dict[str, Any]:
 
 def test_there_are_bounds_on_sides_and_classes() -> None:
     assert schema_of(content(MOST_SIDES, MOST_CLASSES)).n_sides == MOST_SIDES
-    for wrong in [(0, 2), (MOST_SIDES + 1, 2), (1, 1), (1, MOST_CLASSES + 1)]:
-        with pytest.raises(ParameterError, match=r"schema: (sides|record: classes)"):
+    for wrong, said in [
+        ((0, 2), "sides: needs at least 1, and has 0"),
+        ((MOST_SIDES + 1, 2), f"sides: takes at most {MOST_SIDES}$"),
+        ((1, 1), "record: classes: needs at least 2, and has 1"),
+        ((1, MOST_CLASSES + 1), f"record: classes: takes at most {MOST_CLASSES}$"),
+    ]:
+        with pytest.raises(ParameterError, match=f"^schema: {said}"):
             schema_of(content(*wrong))
 
 

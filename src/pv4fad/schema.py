@@ -35,7 +35,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictBool, model_validator
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.rules import Rule, Rules, rules_of
@@ -70,11 +70,12 @@ class RowsSchema(ValidatedModel):
     """Features that are numbers; a value may be missing."""
     categories: tuple[ColumnName, ...] = ()
     """Features that are one of some values; a value may be missing."""
-    history: bool = True
+    history: StrictBool = True
     """Add features that count what happened before: rows, recency, first dealings."""
     features: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
     """A Python function `package.module:name` that computes the features, from the rows with the
-    columns that the schema names.  Only the lead ever imports it."""
+    columns that the schema names.  Only the lead ever imports it.  Of a row it must look at nothing
+    later: nobody checks that."""
 
 
 class SideSchema(ValidatedModel):
@@ -233,7 +234,7 @@ def read_schema(path: Path) -> Schema:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{path}: not found") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ParameterError(f"{path}: {error}") from None
     return schema_of(content, str(path))
 

@@ -32,7 +32,7 @@ _SENTENCES = {  # by pydantic's kind of error
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must have the form {pattern}",
     "too_short": "needs at least {min_length}, and has {actual_length}",
-    "too_long": "takes at most {max_length}, and has {actual_length}",
+    "too_long": "takes at most {max_length}",
     "tuple_type": _LIST,
     "list_type": _LIST,
     "dict_type": _TABLE,

@@ -13,6 +13,8 @@ from pv4fad.validated import ValidatedModel
 
 
 def _value(given: object) -> object:
+    if isinstance(given, str) and (not given or given != given.strip()):
+        raise ValueError("text must not be blank or have white space around it: no value has")
     if given is None or isinstance(given, (bool, str, date)) or _is_number(given):
         return given
     raise ValueError("must be text, a finite number, true, false or a date")

@@ -20,6 +20,8 @@ from pv4fad.errors import DataError
 from pv4fad.rules.conditions import Condition, kind_of, moment_of
 
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
+_WIDE = (pl.UInt64, pl.Int128)  # compared as Float64, as text and fractions are
+_EXACT = 2**53  # whole numbers up to here are different as Float64
 _NONE = {"number": "no number", "truth": "neither true nor false", "date": "no date"}
 _ORDER: dict[str, Callable[[Any, Any], Any]] = {
     "at_least": ge,
@@ -102,9 +104,10 @@ def _converted(text: pl.Expr, kind: str) -> pl.Expr:
     if kind == "truth":
         lower = text.str.to_lowercase()
         return lower.replace_strict({"true": True, "false": False}, default=None)
-    spaced = text.str.replace("T", " ", literal=True)
-    forms = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f")
-    return pl.coalesce(spaced.str.to_datetime(form, time_unit="us", strict=False) for form in forms)
+    spaced = text.str.replace("T", " ", literal=True).str.replace("Z$", "+00:00")
+    forms = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f%:z")
+    *local, zoned = (spaced.str.to_datetime(form, time_unit="us", strict=False) for form in forms)
+    return pl.coalesce(*local, zoned.dt.replace_time_zone(None))
 
 
 def _cannot(name: str, dtype: pl.DataType, value: Any) -> str:
@@ -118,7 +121,16 @@ def _fits(dtype: pl.DataType, value: Any) -> bool:
         return isinstance(dtype, _TEXT) or (_is_moment(dtype) and moment_of(value) is not None)
     if isinstance(value, date):
         return _is_moment(dtype)
-    return dtype.is_numeric()
+    return dtype.is_numeric() and (_is_whole(dtype) or _is_exact(value))
+
+
+def _is_whole(dtype: pl.DataType) -> bool:
+    return dtype.is_integer() and not isinstance(dtype, _WIDE)
+
+
+def _is_exact(value: float) -> bool:
+    """Whether no other whole number is taken for it where numbers are compared as Float64."""
+    return isinstance(value, float) or -_EXACT < value < _EXACT
 
 
 def _is_moment(dtype: pl.DataType) -> bool:
@@ -137,7 +149,7 @@ def _alike(column: pl.Expr, dtype: pl.DataType, values: list[Any]) -> tuple[pl.E
         moments = [_moment(value) for value in values]
         return column.cast(pl.Datetime("us")), pl.Series(moments, dtype=pl.Datetime("us"))
     whole = all(isinstance(value, int) for value in values)
-    if whole and dtype.is_integer() and not isinstance(dtype, (pl.UInt64, pl.Int128)):
+    if whole and _is_whole(dtype):
         return column.cast(pl.Int64), pl.Series(values, dtype=pl.Int64)
     floats = [float(value) for value in values]
     return column.cast(pl.Float64), pl.Series(floats, dtype=pl.Float64)
@@ -156,7 +168,9 @@ def _described(value: Any) -> str:
         case bool():
             return str(value).lower()
         case int() | float():
-            return f"the number {value}"
+            return f"the number {value}" + (
+                "" if _is_exact(value) else ", which has too many digits"
+            )
         case str():
             return f"the text {value!r}"
     return f"the date {value}"

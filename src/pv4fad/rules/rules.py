@@ -114,7 +114,7 @@ def read_rules(path: Path) -> Rules:
         content = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except FileNotFoundError:
         raise DataError(f"{path}: not found") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ParameterError(f"{path}: {error}") from None
     if not isinstance(content, Mapping) or set(content) != {"rules"}:
         raise ParameterError(f"{path}: must have a list called rules, and nothing else")

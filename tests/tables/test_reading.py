@@ -142,6 +142,12 @@ def test_nan_and_blank_values_are_missing() -> None:
     assert read["Hospital"].to_list() == [None, None, "south"]
 
 
+@pytest.mark.parametrize("one", ["1", 1.0, "1.0", "true", "True", " TRUE "])
+def test_a_label_may_be_a_word_or_a_number(one: object) -> None:
+    frame = rows().with_columns(pl.Series("Fraud", [one] * 3))
+    assert read_rows(claims(), frame, labels_required=True).frame["Fraud"].to_list() == [1] * 3
+
+
 def test_labels_are_optional_only_where_they_are_not_required() -> None:
     unlabelled = rows().drop("Fraud")
     assert "Fraud" not in read_rows(claims(), unlabelled, labels_required=False).frame.columns

@@ -89,6 +89,16 @@ def test_utf_16_and_a_badly_encoded_header_are_refused(tmp_path: Path) -> None:
     assert "the header line has bytes that are not UTF-8" in _refusal(lambda: read(path))[0]
 
 
+def test_a_column_that_is_there_twice_is_refused_unless_it_has_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "b.csv"
+    text = people(1).write_csv()
+    header, row = text.splitlines()
+    path.write_text(f"\ufeff{header},Person\n{row},PERSON2\n", encoding="utf-8")
+    assert _refusal(lambda: read(path)) == [f"{path}: the header line has the column Person twice"]
+    path.write_text(f"{header},,\n{row},,\n")
+    assert read(path).height == 1
+
+
 def test_row_with_too_many_fields_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "b.csv"
     text = people(2).write_csv()

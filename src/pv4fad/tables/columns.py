@@ -67,7 +67,7 @@ def _timestamp(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     # ISO 8601 puts a T where others put a space; a fraction and an offset from UTC may follow.  A
     # date means its first moment.
     parts = cell.str.extract_groups(
-        r"^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:(Z)|([+-])(\d\d):(\d\d))?)?$"
+        r"^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:(Z)|([+-])(0\d|1[0-4]):([0-5]\d))?)?$"
     )
     time = parts.struct.field("2").fill_null("00:00:00")
     local = pl.concat_str(parts.struct.field("1"), time, separator=" ")
@@ -100,8 +100,8 @@ def _as_text(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
 
 
 def _label_text(text: pl.Expr) -> pl.Expr:
-    """Truth values of a frame are words in a CSV file."""
-    return _stripped(text).replace(["true", "True", "false", "False"], ["1", "1", "0", "0"])
+    """Truth values are words in a CSV file, in capitals in those of spreadsheets."""
+    return _stripped(text).str.to_lowercase().replace(["true", "false"], ["1", "0"])
 
 
 def _label(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:

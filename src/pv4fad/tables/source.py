@@ -148,10 +148,21 @@ def _open_csv(path: Path) -> pl.LazyFrame:
     if header.startswith(_UTF16_MARKS):
         raise DataError(f"{path}: the file is UTF-16; save it with the encoding UTF-8")
     try:
-        header.decode()
+        text = header.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{path}: the header line has {_BAD_ENCODING}") from None
+    names = _names(text)
+    if repeated := [name for position, name in enumerate(names) if name in names[:position]]:
+        raise DataError(f"{path}: the header line has the column {repeated[0]} twice")
     return pl.scan_csv(path, infer_schema=False)
+
+
+def _names(header: str) -> list[str]:
+    """Of the columns that have one."""
+    try:
+        return [name for name in next(csv.reader([header])) if name]
+    except csv.Error:  # which polars explains
+        return []
 
 
 def _explanation(path: Path | str, error: BaseException) -> DataError:

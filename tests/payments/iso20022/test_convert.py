@@ -53,10 +53,10 @@ text = st.text(st.characters(exclude_categories=["Cc", "Cs", "Cn"]), min_size=1)
 words = st.one_of(st.none(), text, text.map(lambda t: t + "\r\n\t&amp;<![CDATA[ ]]>"))
 places = st.one_of(
     words,
-    st.from_regex(r"(US|FR|C)/((FR/)?[0-9A-Z]{0,3}[ ,\t]{0,2}){0,4}", fullmatch=True),
+    st.from_regex(r"(US|FR|C)/((FR/)?[0-9A-Z&<]{0,3}[ ,\t\r]{0,2}){0,4}", fullmatch=True),
 )
 amounts = st.one_of(
-    st.integers(0, 10**18).map(float),
+    st.integers(0, 10**18 - 128).map(float),
     st.integers(0, 10**15).map(lambda n: n / 100),
     st.integers(0, 10**13).map(lambda n: n / 10**5),
 )
@@ -121,6 +121,15 @@ def test_a_character_that_xml_cannot_hold_is_refused_and_nothing_is_left(tmp_pat
     write_table(tmp_path / "a.parquet", frame)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(DataError, match="column OrderingName: a control character"):
+        convert(tmp_path / "a.parquet", tmp_path / "m.xml", Conversion("pacs008"))
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("amount", [1e18, 1e35, 1e300])
+def test_an_amount_that_a_message_cannot_hold_is_refused_and_nothing_is_left(tmp_path, amount):
+    write_table(tmp_path / "a.parquet", typed(tmp_path, InstructedAmount=amount))
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(DataError, match=r"column InstructedAmount: 4 amounts of 10\^18 or more"):
         convert(tmp_path / "a.parquet", tmp_path / "m.xml", Conversion("pacs008"))
     assert sorted(tmp_path.iterdir()) == before
 

@@ -107,6 +107,10 @@ REFUSED = {
         TWO,
         "message 'M-1': element GrpHdr/NbOfTxs is '2', and the message has 1 CdtTrfTxInf",
     ),
+    "a number of transactions that is none": (
+        MESSAGE.replace("<NbOfTxs>1", "<NbOfTxs>1.0"),
+        "message 'M-1': element GrpHdr/NbOfTxs is '1.0', and the message has 1 CdtTrfTxInf",
+    ),
     "an element twice": (
         MESSAGE.replace(AMOUNT, AMOUNT * 2),
         "transaction 1: element FIToFICstmrCdtTrf/CdtTrfTxInf/IntrBkSttlmAmt occurs more than once",
@@ -138,6 +142,11 @@ REFUSED = {
     ),
     "a time that is none": (
         MESSAGE.replace("T10:30:00", "T25:30:00"),
+        "element GrpHdr/CreDtTm (column Timestamp): 1 row has an unparsable date (expected"
+        " YYYY-MM-DD hh:mm:ss); first: transaction 1 of FILE (MessageId M-1)",
+    ),
+    "an offset from UTC that is none": (
+        MESSAGE.replace("T10:30:00", "T10:30:00+15:00"),
         "element GrpHdr/CreDtTm (column Timestamp): 1 row has an unparsable date (expected"
         " YYYY-MM-DD hh:mm:ss); first: transaction 1 of FILE (MessageId M-1)",
     ),
@@ -176,6 +185,23 @@ def test_the_same_text_without_its_fault_is_read(tmp_path):
     path.write_text('<?xml version="1.0"?><!-- a comment -->' + MESSAGE)
     assert load_transactions(path, labels_required=False).frame.height == 1
     assert HEADER in MESSAGE
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "hex", "shift_jis", "utf-7", "idna", "punycode"])
+def test_an_encoding_that_cannot_be_read_is_refused(tmp_path, encoding):
+    path = tmp_path / "m.xml"
+    path.write_text(f'<?xml version="1.0" encoding="{encoding}"?>{MESSAGE}')
+    says = "the encoding that it declares cannot be read; save it as UTF-8"
+    assert refusal(path) == f"{path}: {says}"
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16", "ISO-8859-1", "windows-1252"])
+def test_other_encodings_are_read(tmp_path, encoding):
+    path = tmp_path / "m.xml"
+    text = f'<?xml version="1.0" encoding="{encoding}"?>' + MESSAGE.replace("E-1", "É-1")
+    path.write_bytes(text.encode(encoding))
+    table = load_transactions(path, labels_required=False)
+    assert table.frame["TransactionReference"].to_list() == ["É-1"]
 
 
 def test_a_compressed_file_that_expands_too_much_is_refused(tmp_path):

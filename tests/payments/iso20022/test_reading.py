@@ -103,6 +103,8 @@ def test_a_message_with_one_transaction_gives_its_id_to_it_and_others_their_inst
     tmp_path,
 ):
     assert first(tmp_path / "one.xml", MESSAGE)["MessageId"] == "M-1"
+    with_zeros = MESSAGE.replace("<NbOfTxs>1", "<NbOfTxs>000001")
+    assert first(tmp_path / "zeros.xml", with_zeros)["MessageId"] == "M-1"
     several = MESSAGE.replace("<NbOfTxs>1", "<NbOfTxs>2").replace(
         TRANSACTION,
         TRANSACTION.replace("<EndToEndId>", "<InstrId>I-1</InstrId><EndToEndId>")

@@ -136,7 +136,8 @@ def _columns(records: list[Record], counts: Counter[str]) -> pl.DataFrame:
         .collect()
     )
     _count(text, counts)
-    one_per_message = pl.when(pl.col("GrpHdr/NbOfTxs") == "1").then("GrpHdr/MsgId")
+    number = pl.col("GrpHdr/NbOfTxs").str.strip_chars_start("0")
+    one_per_message = pl.when(number == "1").then("GrpHdr/MsgId")
     reference = pl.col("PmtId/EndToEndId")
     return text.select(
         MessageId=pl.coalesce(one_per_message, "PmtId/InstrId", "PmtId/TxId"),

@@ -119,6 +119,8 @@ class _Reader:
             reason = f"{expat.ErrorString(error.code)} in line {error.lineno}"
             ends = "the file ends inside of an element: " if final else ""
             self._refuse(f"not well-formed XML ({ends}{reason})")
+        except (LookupError, ValueError):  # of Python's codecs, which expat asks for
+            self._refuse("the encoding that it declares cannot be read; save it as UTF-8")
 
     def _refuse(self, what: str) -> NoReturn:
         raise DataError(f"{self._path}: {what}")
@@ -229,7 +231,8 @@ class _Reader:
     def _end_document(self, layout: Layout, values: Sequence[str | None], n_records: int) -> None:
         if layout.n_records is not None:
             stated = values[layout.header.index(layout.n_records)]
-            if stated is not None and stated.strip() != str(n_records):
+            # Zeros may come first, in up to 15 digits.
+            if stated is not None and stated.strip().lstrip("0") != str(n_records).lstrip("0"):
                 message = (values[0] or "").strip()[:35]
                 self._refuse(
                     f"message {message!r}: element {layout.n_records} is {stated.strip()[:20]!r},"

@@ -30,6 +30,7 @@ _ROWS_AT_ONCE = 10_000
 _UETR_PATTERN = "^[a-f0-9]{8}-[a-f0-9]{4}-4[a-f0-9]{3}-[89ab][a-f0-9]{3}-[a-f0-9]{12}$"
 _NO_XML_CHARACTER = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
+_TOO_MUCH = 10.0**18
 _LONGEST = {
     "MessageId": 35, "TransactionReference": 35, "UETR": 36,
     "OrderingAccount": 34, "OrderingName": 140, "OrderingStreet": 70, "OrderingCountryCityZip": 35,
@@ -45,7 +46,7 @@ def write_messages(
 
     Returns a line for everything that the file does not hold as it was.
     """
-    _require_xml_text(transactions)
+    _require_writable(transactions)
     _write_file(path, _with_agents(transactions), after_rows)
     return _notes(transactions)
 
@@ -59,7 +60,7 @@ def write_folder(
     after_rows: Callable[[int], object] = lambda _: None,
 ) -> list[str]:
     """As `write_messages`, to files of so many transactions in a new folder."""
-    _require_xml_text(transactions)
+    _require_writable(transactions)
     folder.mkdir()
     ending = ".xml.gz" if compress else ".xml"
     routed = _with_agents(transactions)
@@ -100,7 +101,12 @@ def _compressed(path: Path, file: IO[bytes]) -> gzip.GzipFile | nullcontext[IO[b
     return gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
 
 
-def _require_xml_text(transactions: pl.DataFrame) -> None:
+def _require_writable(transactions: pl.DataFrame) -> None:
+    for name in ("SettlementAmount", "InstructedAmount"):
+        if n := int((transactions[name] >= _TOO_MUCH).sum()):
+            raise DataError(
+                f"column {name}: {n:,} amounts of 10^18 or more; pacs.008 has 18 digits for them"
+            )
     for name, dtype in transactions.schema.items():
         if dtype in (pl.String, pl.Categorical):
             texts = transactions[name].unique().cast(pl.String)
@@ -159,7 +165,10 @@ def _message() -> pl.Expr:
 
 
 def _text(column: str) -> pl.Expr:
-    text = pl.col(column).cast(pl.String)
+    return _escaped(pl.col(column).cast(pl.String))
+
+
+def _escaped(text: pl.Expr) -> pl.Expr:
     return text.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
 
 
@@ -178,13 +187,12 @@ def _amount(column: str) -> pl.Expr:
     """Digits, without an exponent; the shortest that give the same number, if pacs.008 has them."""
     amount = pl.col(column)
     shortest = amount.cast(pl.String)
-    is_whole = (amount == amount.floor()) & (amount < 2.0**63)
     return (
         pl.when(shortest.str.contains(r"^\d+(\.\d{1,5})?$"))
         .then(shortest)
-        .when(is_whole)
-        .then(amount.cast(pl.Int64, strict=False).cast(pl.String))
-        .otherwise(amount.cast(pl.Decimal(38, 5), strict=False).cast(pl.String))
+        .when(amount == amount.floor())
+        .then(amount.cast(pl.Int64).cast(pl.String))
+        .otherwise(amount.cast(pl.Decimal(38, 5)).cast(pl.String))
     )
 
 
@@ -205,7 +213,7 @@ def _is_iban_name(column: str) -> str:
 
 
 def _party(tag: str, side: str) -> pl.Expr:
-    place = _text(f"{side}CountryCityZip")
+    place = pl.col(f"{side}CountryCityZip").cast(pl.String)
     # What is read back is, in this order: country / post code, town; the United States write
     # country / town, state post code.  What has another form is the town, all of it.
     european = place.str.extract_groups(r"^([A-Z]{2})/([0-9]\S*) (\S.*)$")
@@ -231,8 +239,8 @@ def _party(tag: str, side: str) -> pl.Expr:
     )
     address = pl.concat_str(
         _element("StrtNm", _text(f"{side}Street")),
-        _element("PstCd", code),
-        _element("TwnNm", town),
+        _element("PstCd", _escaped(code)),
+        _element("TwnNm", _escaped(town)),
         _element("CtrySubDvsn", pl.when(is_american).then(american.struct.field("3"))),
         _element("Ctry", plain.struct.field("1")),
     )

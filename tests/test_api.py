@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import doctest
 import os
+import pickle
 import stat
 import subprocess
 import sys
@@ -231,8 +233,34 @@ def test_a_saved_run_is_not_overwritten_nor_opened_without_its_key(after, tmp_pa
 def test_scoring_can_have_fewer_alerts_but_not_more(after):
     with pytest.raises(ParameterError, match=r"the run was trained for 0\.05"):
         after.detector.detect(after.new_claims, alert_share=0.1)
+    with pytest.raises(ParameterError, match="alert_share 'few': give a number"):
+        after.detector.detect(after.new_claims, alert_share="few")
     with pytest.raises(DataError, match="the rows: column Amount: missing"):
         after.detector.detect(after.new_claims.drop("Amount"))
+
+
+def test_rows_of_training_are_not_judged(after):
+    """Their own labels would be part of what is known about their accounts."""
+    mixed = pl.concat([after.new_claims, after.claims.tail(2).select(after.new_claims.columns)])
+    with pytest.raises(DataError, match=rf"2 rows have an id that a row of training has; .* "
+                       rf"{after.new_claims.height + 1} "):  # fmt: skip
+        after.detector.predict(mixed)
+
+
+def test_keys_are_not_pickled_or_copied(after):
+    for copied in (pickle.dumps, copy.deepcopy):
+        for one in (after.detector, after.federation):
+            with pytest.raises(ParameterError, match=r"cannot be pickled or copied; .* save\("):
+                copied(one)
+
+
+def test_a_detector_of_a_closed_federation_leaves_nothing_behind(tmp_path):
+    with pv4fad.simulate(world.hospital_records(), world.claims_schema()) as federation:
+        detector = pv4fad.Detector(epsilon=1, alert_share=0.05).fit(world.claims(), federation)
+    for use in (detector.detect, lambda _: detector.save(tmp_path / "run")):
+        with pytest.raises(StoreError, match="the federation is closed"):
+            use(world.new_claims())
+    assert not list(tmp_path.iterdir())
 
 
 # The parameters, as scikit-learn treats them.
@@ -240,9 +268,9 @@ def test_scoring_can_have_fewer_alerts_but_not_more(after):
 
 def test_a_clone_has_the_parameters_and_is_not_fitted():
     detector = pv4fad.Detector(epsilon=Fraction(1, 3), honest_holders=2, seed=4, trees=3)
-    copy = clone(detector)
-    assert copy.get_params() == detector.get_params()
-    assert not hasattr(copy, "privacy_")
+    cloned = clone(detector)
+    assert cloned.get_params() == detector.get_params()
+    assert not hasattr(cloned, "privacy_")
 
 
 @pytest.mark.parametrize("name", ["privacy_", "schema_", "run_", "costs_", "last_scoring_"])
@@ -334,8 +362,10 @@ def test_parties_in_a_folder_keep_their_ledgers(tmp_path):
     with pv4fad.simulate(hospitals, schema, **place) as federation:
         assert federation.ledgers["north"].limit == 2
         assert str(federation.ledgers).splitlines()[2].split() == ["south", "0", "not", "set", "0"]
-    with pytest.raises(StoreError, match="wrong passphrase"):
+    # No new key is made for a folder that another one has sealed.
+    with pytest.raises(StoreError, match=r"parties\.key: there is no such key file"):
         pv4fad.simulate(hospitals, schema, folder=tmp_path / "parties")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "parties"]
 
 
 def test_own_rules_of_a_holder_decide_the_classes_of_its_records(tmp_path):

@@ -20,6 +20,7 @@ def _bank(**columns):
 
 WRONG_FEDERATIONS = {
     "no holder": (({}, SCHEMA), {}, "holders: give a mapping"),
+    "holders that are nothing": ((None, SCHEMA), {}, "holders: give a mapping"),
     "holders in a list": (([NORTH], SCHEMA), {}, "holders: give a mapping"),
     "a name with a space": (({"the north": NORTH}, SCHEMA), {}, "holder 'the north': a name has"),
     "a name that is no text": (({7: NORTH}, SCHEMA), {}, "holder 7: a name has"),
@@ -86,6 +87,8 @@ WRONG_FEDERATIONS = {
         "limit of north: give a number",
     ),
     "fewer than no workers": ((HOSPITALS, SCHEMA), {"workers": -1}, "workers -1"),
+    "half a worker": ((HOSPITALS, SCHEMA), {"workers": 1.5}, "workers 1.5: give a whole number"),
+    "workers that are true": ((HOSPITALS, SCHEMA), {"workers": True}, "workers True: give a"),
 }
 
 
@@ -101,6 +104,8 @@ def test_a_wrong_federation_is_refused(case, tmp_path, monkeypatch):
 WRONG_FITS = {
     "no ε": ({"epsilon": None}, CLAIMS, "epsilon: give a number such as 1"),
     "ε is zero": ({"epsilon": 0}, CLAIMS, "epsilon must be greater than 0"),
+    "ε is true": ({"epsilon": True}, CLAIMS, "epsilon: give a number such as 1"),
+    "ε is a list": ({"epsilon": [1]}, CLAIMS, "epsilon: give a number such as 1"),
     "ε is a word": ({"epsilon": "small"}, CLAIMS, "ε 'small': expected a number"),
     "too many alerts": ({"epsilon": 1, "alert_share": 2}, CLAIMS, "alert_share"),
     "an unknown model": (
@@ -122,6 +127,12 @@ WRONG_FITS = {
     "a seed that is a word": ({"epsilon": 1, "seed": "x"}, CLAIMS, "seed: must be a whole number"),
     "no label": ({"epsilon": 1}, CLAIMS.drop("Fraud"), "the rows: column Fraud: missing"),
     "no anomaly": ({"epsilon": 1}, CLAIMS.with_columns(Fraud=0), "label 1"),
+    "nothing but anomalies": ({"epsilon": 1}, CLAIMS.with_columns(Fraud=1), "every row has label"),
+    "a third label": (
+        {"epsilon": 1},
+        CLAIMS.with_columns(Fraud=pl.int_range(pl.len()) % 3),
+        "column Fraud: 133 rows have a label other than 0 and 1",
+    ),
     "no row": ({"epsilon": 1}, CLAIMS.head(0), "the rows: the table is empty"),
     "no frame": ({"epsilon": 1}, 5, "the rows: int is neither a pathlib.Path nor a data frame"),
     "an id twice": ({"epsilon": 1}, pl.concat([CLAIMS, CLAIMS]), "an id that an earlier row has"),

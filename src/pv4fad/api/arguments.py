@@ -97,6 +97,22 @@ def by_holder(what: str, given: Mapping[str, Any], holders: Iterable[str]) -> Ma
     return given
 
 
+def given_holders(given: Mapping[str, Source]) -> Mapping[str, Source]:
+    """The table of each holder, by a name that a party can have."""
+    if not isinstance(given, Mapping) or not given:
+        raise ParameterError("holders: give a mapping from names to tables, with one at least")
+    for name in given:
+        require_holder_name(name)
+    return given
+
+
+def given_share(given: float | None) -> float | None:
+    """A share of rows; how large it may be, the run says."""
+    if isinstance(given, bool) or not isinstance(given, Real | None):
+        raise ParameterError(f"alert_share {given!r}: give a number such as 0.001")
+    return None if given is None else float(given)
+
+
 def given_records(
     schema: Schema, holders: Mapping[str, Source], rules: Mapping[str, Rules]
 ) -> dict[str, pl.DataFrame]:
@@ -104,10 +120,6 @@ def given_records(
 
     Every table is read even if one is bad, so that the error names all problems.
     """
-    if not isinstance(holders, Mapping) or not holders:
-        raise ParameterError("holders: give a mapping from names to tables, with one at least")
-    for name in holders:
-        require_holder_name(name)
     records: dict[str, pl.DataFrame] = {}
     problems = []
     for name, table in holders.items():

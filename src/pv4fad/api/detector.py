@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from fractions import Fraction
 from inspect import signature
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ from pv4fad.api.arguments import (
     given_passphrase,
     given_records,
     given_rules,
+    given_share,
 )
 from pv4fad.api.deployed import DeployedFederation
 from pv4fad.api.federation import Federation
@@ -31,6 +33,7 @@ from pv4fad.api.simulated import SimulatedFederation
 from pv4fad.errors import DataError, NotFittedError, ParameterError
 from pv4fad.lead.desk_labels import rows_as_trained
 from pv4fad.lead.prepare import read_training_record
+from pv4fad.lead.rows import require_untrained
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.simulate import party_names
@@ -182,9 +185,10 @@ class Detector:
         >>> detector.predict(new_claims).columns
         ['ClaimId', 'Score', 'Alert', 'Level', 'LocalScore', 'Reasons']
         """
-        run, federation = self.run_, self.federation_
+        run, federation, share = self.run_, self.federation_, given_share(alert_share)
         checked = federation.read_rows(rows, labels_required=False)
-        scored = federation.score(run, self._history, checked, How(alert_share))
+        require_untrained(self.schema_, checked, self._history)
+        scored = federation.score(run, self._history, checked, How(share))
         self.last_scoring_ = scored.record
         return scored.table
 
@@ -210,11 +214,12 @@ class Detector:
             )
         target = RunFolder(Path(folder))
         target.require_new()
+        theirs = federation.stores
         passphrase = given_passphrase(target.path, key_file, new=True)
         tables = {PAYMENT_NETWORK: self._history, **federation.records}
-        with target.stores(federation.stores, passphrase, create=True) as stores:
+        with target.stores(theirs, passphrase, create=True) as stores:
             for party, store in stores.items():
-                copy_run(federation.stores[party], store, run.run_id)
+                copy_run(theirs[party], store, run.run_id)
                 if party in tables:
                     rules = federation.rules.get(party)
                     keep_table(store, run.run_id, tables[party], rules)
@@ -233,11 +238,10 @@ class Detector:
         self.federation_.close()
 
     def _settings(self) -> TrainingSettings:
-        if self.epsilon is None:
+        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, Real | str):
             raise ParameterError("epsilon: give a number such as 1, or 'none' for no privacy")
         given = {name: value for name, value in self.get_params().items() if value is not None}
-        if isinstance(self.epsilon, Fraction):
-            given["epsilon"] = str(self.epsilon)
+        given["epsilon"] = str(self.epsilon)
         if "honest_holders" in given:
             given["honest_banks"] = given.pop("honest_holders")
         return TrainingSettings(**given)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import Self
+from typing import NoReturn, Self
 
 import polars as pl
 
 from pv4fad.api.arguments import Limit, Source, given_table
+from pv4fad.errors import ParameterError
 from pv4fad.lead.data import load_rows
 from pv4fad.lead.score import How, Scored
 from pv4fad.lead.settings import TrainingSettings
@@ -43,6 +44,12 @@ class Federation(ABC):
 
     def __repr__(self) -> str:
         return f"Federation(holders={list(self.holders)}, schema={self.schema.name!r})"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise ParameterError(
+            "a federation holds keys and ledgers, and cannot be pickled or copied; "
+            "to keep a detector, call save(folder)"
+        )
 
     @property
     @abstractmethod

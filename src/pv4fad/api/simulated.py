@@ -19,6 +19,7 @@ from pv4fad.api.arguments import (
     SchemaLike,
     Source,
     by_holder,
+    given_holders,
     given_limit,
     given_limits,
     given_passphrase,
@@ -47,6 +48,7 @@ from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import Meter
 from pv4fad.schema import Schema
+from pv4fad.store.file import holds_store
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool, Workers
 
@@ -78,17 +80,18 @@ def simulate(
     process, so that the ledgers count all runs.
     `key_file`: unlocks the folder; by default as `Detector.save` says.
     """
-    settled, own = given_schema(schema), given_rules(rules, holders)
-    records, limits = given_records(settled, holders, own), given_limits(limit, holders)
+    tables, settled = given_holders(holders), given_schema(schema)
+    own, limits = given_rules(rules, tables), given_limits(limit, tables)
+    records = given_records(settled, tables, own)
     with ExitStack() as stack:
         pool = stack.enter_context(WorkerPool(workers))
         if folder is None:
             stores: Mapping[str, Store] = parties.memory_stores(records)
         else:
-            passphrase = given_passphrase(Path(folder), key_file, new=True)
-            opened = RunFolder(Path(folder)).stores(
-                parties.party_names(records), passphrase, create=True
-            )
+            place, names = Path(folder), parties.party_names(records)
+            new = not any(holds_store(place / name) for name in names)
+            passphrase = given_passphrase(place, key_file, new=new)
+            opened = RunFolder(place).stores(names, passphrase, create=True)
             stores = stack.enter_context(opened)
         federation = SimulatedFederation(
             settled, records, rules=own, stores=stores, pool=pool, resources=stack.pop_all()

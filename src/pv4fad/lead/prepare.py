@@ -112,6 +112,8 @@ def prepare_run(
     if desk_labels is not None:
         rows, desk_labels = relabelled(data.schema, data.rows, desk_labels)
         data = replace(data, rows=rows)
+    if data.labels.all():
+        raise DataError("every row has label 1: there is nothing to tell anomalies from")
     seed = settings.seed
     if seed is None:
         seed = int.from_bytes(secret_bytes(_SEED_BYTES), "big")

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,7 @@ from pv4fad.schema import Schema
 from pv4fad.tables.earlier import column_codes
 from pv4fad.tables.features import FeatureTable, compute_features
 from pv4fad.tables.sides import KEY_COLUMNS, first_dealings, side_keys, structural_columns
+from pv4fad.tables.source import Problem, refuse
 
 _FINGERPRINT_ROWS = 100_000  # at a time
 
@@ -175,6 +177,17 @@ def new_rows(
         past.strata(account, is_first),
         past.hits(account),
     )
+
+
+def require_untrained(
+    schema: Schema, rows: pl.DataFrame, history: pl.DataFrame, source: Path | str = "the rows"
+) -> None:
+    """Refuse rows of training: what their own labels say about their accounts would judge them."""
+    name = schema.rows.id
+    known = rows[name].is_in(history[name].implode())
+    n, first = int(known.sum()), known.arg_max()
+    if n and first is not None:
+        refuse([Problem(source, "an id that a row of training has", name, n, first + 1)])
 
 
 def _account_history(

@@ -26,7 +26,7 @@ from pv4fad.lead.evidence_model import EvidenceJudge, OwnModel, stored_evidence
 from pv4fad.lead.federation import LedFederation
 from pv4fad.lead.paper_model import DecisionJudge, stored_trees, vote_table
 from pv4fad.lead.prepare import read_training_record
-from pv4fad.lead.rows import NewRows, new_rows
+from pv4fad.lead.rows import NewRows, new_rows, require_untrained
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.protocol.compare.state import Labels
 from pv4fad.protocol.parameters import RunParameters
@@ -211,4 +211,5 @@ def _load(store: Store, run_id: str, known: Path, new: Path) -> tuple[NewRows, p
     as_trained = rows_as_trained(schema, store, run_id, history, trained.transactions)
     if as_trained is None:
         raise DataError(f"{known} does not hold the rows that the run was trained on")
+    require_untrained(schema, rows, as_trained, new)
     return new_rows(schema, rows, as_trained), order

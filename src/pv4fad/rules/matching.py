@@ -128,7 +128,7 @@ def _is_whole(dtype: pl.DataType) -> bool:
     return dtype.is_integer() and not isinstance(dtype, _WIDE)
 
 
-def _is_exact(value: float) -> bool:
+def _is_exact(value: int | float) -> bool:
     """Whether no other whole number is taken for it where numbers are compared as Float64."""
     return isinstance(value, float) or -_EXACT < value < _EXACT
 

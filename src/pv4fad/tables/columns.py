@@ -67,7 +67,8 @@ def _timestamp(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     # ISO 8601 puts a T where others put a space; a fraction and an offset from UTC may follow.  A
     # date means its first moment.
     parts = cell.str.extract_groups(
-        r"^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:(Z)|([+-])(0\d|1[0-4]):([0-5]\d))?)?$"
+        r"^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.\d+)?)"
+        r"(?:(Z)|([+-])(0\d|1[0-4]):([0-5]\d))?)?$"
     )
     time = parts.struct.field("2").fill_null("00:00:00")
     local = pl.concat_str(parts.struct.field("1"), time, separator=" ")

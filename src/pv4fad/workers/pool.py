@@ -110,6 +110,8 @@ def given_workers(value: Workers) -> Workers:
     """As a person writes it: a number, also in a string, `ray`, or an address; checked."""
     if isinstance(value, str) and value.lstrip("-").isdigit():
         value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str | None):
+        raise ParameterError(f"workers {value}: give a whole number")
     if isinstance(value, int) and not 0 <= value <= _MOST_WORKERS:
         raise ParameterError(f"workers {value}: give 0 to {_MOST_WORKERS}")
     if isinstance(value, str) and value != "ray" and not value.rpartition(":")[2].isdigit():

@@ -160,6 +160,15 @@ def test_wrong_parameters_and_rows_are_refused_when_a_detector_is_fitted(case, u
     assert not any(ledger.expenses for ledger in untrained.ledgers.values())
 
 
+def test_a_schema_of_payments_with_columns_of_its_own_is_refused():
+    other = SCHEMA.model_copy(update={"format": "payments"})
+    message = "schema 'claims': format is payments, which have no column 'ClaimId'"
+    with pv4fad.simulate({"b": _bank()}, other) as federation:
+        with pytest.raises(ParameterError, match=message):
+            pv4fad.Detector(epsilon=1).fit(CLAIMS, federation)
+        assert not federation.ledgers["b"].expenses
+
+
 def test_further_wrong_uses_are_refused(untrained, tmp_path):
     detector = pv4fad.Detector(epsilon=1)
     for call, error, message in (

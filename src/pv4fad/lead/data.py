@@ -20,12 +20,13 @@ from pv4fad.errors import DataError, ParameterError
 from pv4fad.lead.rows import fingerprint
 from pv4fad.payments.challenge import read_partition
 from pv4fad.payments.loading import load_account_classes, load_transactions
+from pv4fad.payments.schema import TRANSACTION_SCHEMA
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import Name
 from pv4fad.protocol.roles import NOT_BANKS
 from pv4fad.rules import Rules, read_rules
 from pv4fad.schema import KEY_SEPARATOR, Schema
-from pv4fad.tables.reading import read_records, read_rows
+from pv4fad.tables.reading import read_records, read_rows, row_columns
 
 RULES_FILE = "rules.toml"
 
@@ -44,6 +45,12 @@ class SplitData:
 def load_rows(schema: Schema, source: Any, *, labels_required: bool) -> pl.DataFrame:
     """The lead's rows, from a file (a Path) or a frame."""
     if schema.format == "payments":
+        for column in row_columns(schema):
+            if column.name not in TRANSACTION_SCHEMA:
+                raise ParameterError(
+                    f"schema {schema.name!r}: format is payments, which have no column"
+                    f" {column.name!r}"
+                )
         return load_transactions(source, labels_required=labels_required).frame
     return read_rows(schema, source, labels_required=labels_required).frame
 

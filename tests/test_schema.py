@@ -57,6 +57,7 @@ def test_equal_schemas_and_no_others_have_one_digest(path: Path, tmp_path: Path)
         ("PatientId", "Patient"),
         ('"Amount", "Days"', '"Days", "Amount"'),
         ('classes = ["ordinary", "watch"', 'classes = ["watch", "ordinary"'),
+        ('name = "claims"', 'name = "claims"\nformat = "payments"'),
     ]
     digests = {written(path, change).digest for change in changes}
     assert len(digests | {schema.digest}) == len(changes) + 1
@@ -113,11 +114,19 @@ WRONG = [
     (('holder = "Hospital"', 'holder = "Days"'), "sides.patient.holder: 'Days' is used for"),
     (('holder = "Hospital"', 'holder = "DoctorId"'), "sides.patient.holder: 'DoctorId' is used"),
     (('id = "Person"', 'id = "Class"'), "record: id, holder, namespace and column must be"),
+    (
+        ("numbers = [", 'event = "Hospital"\nnumbers = ['),
+        "holder: 'Hospital' is used for something",
+    ),
     (('id = "Person"', 'id = "Person"\nnamespace = "Role"'), "namespaces: give sides.*.namespace"),
     (('"ordinary", "watch", "blocked"', '"ordinary"'), "record: classes: "),
     (('"watch", "blocked"', '"watch", "watch"'), "record.classes: each class must have a differ"),
     (('"watch", "blocked"', '"watch", "a:b"'), "record: classes.2: "),
     (('"blocked"]', '"blocked"]\nkinds = { k = ["watch"] }'), "record.kinds must list each class"),
+    (
+        ('"blocked"]', '"blocked"]\nkinds = { k = ["watch", "blocked"], l = ["watch"] }'),
+        "record.kinds must list each class but 'ordinary' exactly once",
+    ),
     (
         ('"blocked"]', '"blocked"]\nkinds = { ordinary = ["watch", "blocked"] }'),
         "record.kinds: no kind is empty or called 'ordinary'",
@@ -149,6 +158,7 @@ def content(n_sides: int, n_classes: int) -> dict[str, Any]:
 
 
 def test_there_are_bounds_on_sides_and_classes() -> None:
+    assert (MOST_SIDES, MOST_CLASSES) == (8, 32)  # as the docs say
     assert schema_of(content(MOST_SIDES, MOST_CLASSES)).n_sides == MOST_SIDES
     for wrong, said in [
         ((0, 2), "sides: needs at least 1, and has 0"),
@@ -158,6 +168,16 @@ def test_there_are_bounds_on_sides_and_classes() -> None:
     ]:
         with pytest.raises(ParameterError, match=f"^schema: {said}"):
             schema_of(content(*wrong))
+
+
+def test_a_namespace_is_for_all_sides_and_records_or_for_none() -> None:
+    spaced = content(2, 2)
+    spaced["record"]["namespace"] = "Kind"
+    spaced["sides"]["side0"]["namespace"] = "a"
+    with pytest.raises(ParameterError, match="namespaces: give"):
+        schema_of(spaced)
+    spaced["sides"]["side1"]["namespace"] = "b"
+    assert schema_of(spaced).n_sides == 2
 
 
 def test_rows_need_a_feature() -> None:

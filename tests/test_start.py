@@ -54,3 +54,11 @@ def test_help_loads_no_command():
 def test_help_says_of_a_command_what_its_own_help_says(name):
     own = COMMANDS[name].load(name).help or ""
     assert " ".join(own.split()).startswith(COMMANDS[name].help)
+
+
+def test_help_wraps_where_the_terminal_does():
+    commands = [COMMANDS[name].load(name) for name in COMMANDS]
+    commands += [part for one in commands for part in getattr(one, "commands", {}).values()]
+    texts = [paragraph for one in commands for paragraph in (one.help or "").split("\n\n")]
+    assert any(len(text) > 100 for text in texts)
+    assert not any("\n" in text for text in texts)

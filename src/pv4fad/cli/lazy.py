@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import cleandoc
 from typing import Any
 
 import click
@@ -38,7 +39,17 @@ class Lazy:
             alone.command(name)(found)
             command = typer.main.get_command(alone)
         command.name = name
+        _let_text_flow(command)
         return command
+
+
+def _let_text_flow(command: click.Command) -> None:
+    """Help wraps where the terminal does, not where the lines of the source end."""
+    paragraphs = cleandoc(command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(one.split("\n")) for one in paragraphs)
+    if isinstance(command, click.Group):
+        for part in command.commands.values():
+            _let_text_flow(part)
 
 
 def lazy_group(commands: dict[str, Lazy]) -> type[TyperGroup]:

@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help env demo demo-federated test test-all test-other-blas check format docs bench clean
+.PHONY: help env demo demo-federated test test-all test-other-blas check format docs bench dist audit clean
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -54,5 +54,16 @@ docs: $(READY)  ## write the page and the picture that are made from the code
 bench: $(READY)  ## measure the speed on this machine
 	@$(BIN)/pv4fad bench match
 
+dist: $(VENV)/.dist  ## build the wheel and its companions into dist/, and try them
+	@$(BIN)/python tools/dist.py
+
+audit: $(VENV)/.audit  ## look the pinned versions up in a list of known vulnerabilities (needs PyPI itself)
+	@$(BIN)/pip-audit --strict --no-deps --disable-pip -r constraints.txt || \
+	  { echo "make audit: NOT passed. Either a version is vulnerable, or PyPI's own service could not be asked: the lines above say which."; exit 1; }
+
+$(VENV)/.%: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@
+
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

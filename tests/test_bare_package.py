@@ -2,9 +2,10 @@
 
 The development environment also holds Flower's dependencies, which would hide one of ours that is
 not declared.  Here a fresh interpreter sees our wheel, and of that environment only what the wheel
-declares, directly or through others.
+declares, directly or through others.  The wheel is that of `make dist` if PV4FAD_WHEEL names it.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from pv4fad import __version__
 
 ROOT = Path(__file__).parent.parent
 SETUP = "import sys; sys.path[:0] = {folders!r}\n"
@@ -41,6 +44,11 @@ DRAW = """
 from pv4fad.report.canvas import Figure, Label
 from pv4fad.report.render import page_style, render_drawing
 print(len(page_style()), render_drawing(Figure("name", "title", "words", 10, (Label(1, 2, "x"),))))
+"""
+VERSION = """
+from pv4fad.__main__ import main
+sys.argv = ["pv4fad", "--version"]
+main()
 """
 BENCH = """
 from pv4fad.__main__ import main
@@ -78,9 +86,10 @@ def link_files(name: str, site: Path, folder: Path) -> None:
 def run_bare(tmp_path_factory):
     """Runs a program that sees the standard library, our wheel, and what that declares."""
     package, dependencies = (tmp_path_factory.mktemp(name) for name in ("package", "dependencies"))
+    wheel = os.environ.get("PV4FAD_WHEEL")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
     built = subprocess.run(
-        [*install, "--disable-pip-version-check", "--target", str(package), str(ROOT)],
+        [*install, "--disable-pip-version-check", "--target", str(package), wheel or str(ROOT)],
         capture_output=True,
         text=True,
         check=False,
@@ -121,6 +130,17 @@ def test_templates_and_styles_are_in_the_wheel(run_bare):
     result = run_bare(DRAW)
     assert result.returncode == 0, result.stderr
     assert "</svg>" in result.stdout
+
+
+def test_the_wheel_knows_its_commit_without_git(run_bare):
+    asked = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if asked.returncode:
+        pytest.skip("these sources are not a git repository")
+    said = run_bare(f"import os; os.environ['PATH'] = ''\n{VERSION}").stdout
+    assert said.startswith(f"pv4fad {__version__}, commit {asked.stdout.strip()}")
+    assert re.search(r", built on \d{4}-\d\d-\d\d\n$", said)
 
 
 def test_benchmarks_are_not_in_the_wheel_and_the_command_says_where_they_are(run_bare):

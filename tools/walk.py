@@ -64,5 +64,5 @@ if __name__ == "__main__":
     listed = wanted[:1] == ["--list"]
     files = walk(wanted[listed:])
     if listed:
-        print("\n".join(files))  # noqa: T201
-    print(f"pv4fad {wanted[listed]}: {len(files)} files, {n_changes(files)} changes of package")  # noqa: T201
+        print("\n".join(files))
+    print(f"pv4fad {wanted[listed]}: {len(files)} files, {n_changes(files)} changes of package")

@@ -11,7 +11,7 @@ Names are imported when they are first used, so that `import pv4fad` is quick.  
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 __all__ = ["Detector", "Schema", "connect", "errors", "load", "payments", "simulate"]
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from rich.markup import escape
 from pv4fad import __version__
 from pv4fad.cli.console import fail, out
 from pv4fad.cli.lazy import Lazy, lazy_group
+from pv4fad.cli.origin import origin
 from pv4fad.errors import Pv4fadError, UserError
 
 COMMANDS = {
@@ -89,7 +90,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        out.print(f"pv4fad {__version__}")
+        out.print(f"pv4fad {__version__}, {origin()}", soft_wrap=True)
         raise typer.Exit
 
 
@@ -98,7 +99,10 @@ def root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print version, commit and build.",
         ),
     ] = False,
 ) -> None:

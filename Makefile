@@ -47,8 +47,9 @@ format: $(READY)  ## format the code and fix what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## write the page and the picture that are made from the code
+docs: $(READY)  ## write the pages and the picture that are made from the code
 	@$(BIN)/python tools/configuration.py > docs/operate/configuration.md
+	@$(BIN)/python tools/reference.py > docs/use/reference.md
 	@$(BIN)/python tools/architecture.py > docs/figures/architecture.svg
 
 bench: $(READY)  ## measure the speed on this machine

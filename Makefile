@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help env demo demo-federated test test-all test-other-blas check format docs bench dist audit clean
+.PHONY: help env demo demo-federated test test-all test-other-blas check format docs site bench dist audit clean
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -52,6 +52,9 @@ docs: $(READY)  ## write the pages and the picture that are made from the code
 	@$(BIN)/python tools/reference.py > docs/use/reference.md
 	@$(BIN)/python tools/architecture.py > docs/figures/architecture.svg
 
+site: $(VENV)/.site  ## build the docs as a site that works offline, into site/
+	@$(BIN)/python tools/site/build.py
+
 bench: $(READY)  ## measure the speed on this machine
 	@$(BIN)/pv4fad bench match
 
@@ -67,4 +70,4 @@ $(VENV)/.%: $(READY)
 	@touch $@
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -128,6 +128,17 @@ def test_a_party_is_told_why_it_is_not_let_in(world, tmp_path):
             station.close()
 
 
+def test_a_party_can_ask_whether_its_own_station_is_connected(world, command_line):
+    asked = ("party", "online", world.root / "bank01")
+    assert "the hub does not run" in command_line(*asked)[2]
+    with world.hub():
+        with world.station(Scribe("bank02")):
+            code, _, said = command_line(*asked)
+        assert (code, "the station of bank01 is not connected" in said) == (1, True)
+        with world.station(Scribe("bank01")):
+            assert command_line(*asked)[:2] == (0, "the station of bank01 is connected\n")
+
+
 # Who may start jobs.
 
 

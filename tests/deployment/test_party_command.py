@@ -269,6 +269,8 @@ def test_over_flower_jobs_are_started_at_the_aggregator(parties, pv4fad):
     code, output = pv4fad("federation", "start", parties[0] / "s", "train")
     assert code == 2
     assert "over Flower, jobs are started there" in output
+    code, output = pv4fad("party", "online", parties[0] / "s")
+    assert (code, "Flower does not tell who is connected" in output) == (2, True)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from pv4fad.deployment.job_notes import abandon
 from pv4fad.deployment.new_party import NewParty, create_party, renew_card
 from pv4fad.deployment.party_folder import CARRIERS, CarrierName, PartyFolder
 from pv4fad.deployment.running import run_party
-from pv4fad.errors import ParameterError
+from pv4fad.errors import ParameterError, StoreError
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.store.sealing import Passphrase
@@ -164,6 +164,19 @@ def run(folder: Folder, key_file: KeyFile = None) -> None:
             err.print(line, markup=False, soft_wrap=True)
 
     run_party(own, passphrase, carrier, print_ready, print_learned)
+
+
+@app.command()
+def online(folder: Folder) -> None:
+    """Ask the hub whether this party's station is connected. Exit code 1 if it is not."""
+    settings = PartyFolder(folder).settings()
+    try:
+        connected = carrier_of(settings.carrier).is_online(PartyFolder(folder))
+    except StoreError as error:
+        fail(escape(str(error)), 1)
+    if not connected:
+        fail(escape(f"the hub runs; the station of {settings.name} is not connected"), 1)
+    out.print(escape(f"the station of {settings.name} is connected"))
 
 
 @app.command("abandon")

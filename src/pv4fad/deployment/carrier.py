@@ -37,6 +37,9 @@ class Carrier(Protocol):
         `ready` is called once, when others can connect, or this party begins to.
         """
 
+    def is_online(self, folder: PartyFolder) -> bool:
+        """Whether the party's station is connected; `StoreError` if the hub cannot be asked."""
+
     def start_job(self, folder: PartyFolder, job: Job) -> int:
         """Have the running hub carry a job through; returns its number."""
 

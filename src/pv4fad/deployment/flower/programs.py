@@ -84,6 +84,9 @@ class FlowerCarrier:
         with open_socket(station.exchange) as path:
             run(folder, path, ended, ready)
 
+    def is_online(self, folder: PartyFolder) -> bool:
+        raise ParameterError(f"{folder.path}: Flower does not tell who is connected; see its logs")
+
     def start_job(self, folder: PartyFolder, job: Job) -> int:
         """Submit the app."""
         before = self.status(folder)

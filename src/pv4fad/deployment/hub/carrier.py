@@ -48,6 +48,9 @@ class HubCarrier:
             ready()
             ended.wait()
 
+    def is_online(self, folder: PartyFolder) -> bool:
+        return bool(_call(folder, connection.ONLINE, b""))
+
     def start_job(self, folder: PartyFolder, job: Job) -> int:
         return int(json.loads(_call(folder, connection.START, job.encode())))
 

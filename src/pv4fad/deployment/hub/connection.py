@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 SERVICE = "pv4fad.Hub"
-EXCHANGE, LIVE, START, STATUS = "Exchange", "Live", "Start", "Status"
+EXCHANGE, LIVE, ONLINE, START, STATUS = "Exchange", "Live", "Online", "Start", "Status"
 MESSAGE_BYTES = PART_BYTES + 2**19  # a fragment and its header
 _LIMITS = [
     ("grpc.max_receive_message_length", MESSAGE_BYTES),

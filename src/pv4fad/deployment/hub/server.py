@@ -62,6 +62,7 @@ class Hub:
         calls = {
             connection.EXCHANGE: grpc.stream_stream_rpc_method_handler(self._exchange),
             connection.LIVE: grpc.stream_stream_rpc_method_handler(self._live),
+            connection.ONLINE: grpc.unary_unary_rpc_method_handler(self._online),
             connection.START: grpc.unary_unary_rpc_method_handler(self._start),
             connection.STATUS: grpc.unary_unary_rpc_method_handler(self._status),
         }
@@ -152,6 +153,10 @@ class Hub:
         for party in self._names.values():
             if party not in self._lines:
                 self._desk.lost(party, _ABSENT)
+
+    async def _online(self, _: bytes, context: Any) -> bytes:
+        """To a party, about itself."""
+        return b"1" if await self._party(context) in self._lines else b""
 
     # Operators.
 

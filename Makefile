@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help env demo demo-federated test test-all test-other-blas check format docs site bench dist audit clean
+.PHONY: help env demo demo-federated test test-all test-other-blas check format docs site bench dist audit image check-deploy clean
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -64,6 +64,17 @@ dist: $(VENV)/.dist  ## build the wheel and its companions into dist/, and try t
 audit: $(VENV)/.audit  ## look the pinned versions up in a list of known vulnerabilities (needs PyPI itself)
 	@$(BIN)/pip-audit --strict --no-deps --disable-pip -r constraints.txt || \
 	  { echo "make audit: NOT passed. Either a version is vulnerable, or PyPI's own service could not be asked: the lines above say which."; exit 1; }
+
+CONTAINERS ?= docker
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/pv4fad/__init__.py)
+image:  ## build the image of a party from dist/ (CONTAINERS=podman: with podman)
+	@test -e dist/SHA256SUMS || { echo "make image needs the files of a release in dist/: make dist"; exit 1; }
+	$(CONTAINERS) build $(if $(BASE),--build-arg BASE=$(BASE)) --tag pv4fad:$(VERSION) --file Containerfile .
+
+check-deploy: $(VENV)/.deploy  ## check Containerfile, compose file and Kubernetes manifest
+	@$(BIN)/hadolint Containerfile
+	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+	@$(BIN)/kubernetes-validate --strict deploy/kubernetes-bank.yaml
 
 $(VENV)/.%: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'

@@ -19,11 +19,13 @@ from pv4fad.he.circuits import (
     distances_bound,
     indicators_bound,
     linear_bound,
+    live_bound,
     sealed_bound,
     values_bound,
 )
 from pv4fad.he.keys import Decryptor, Evaluator, SecretEncryptor
 from pv4fad.he.noise import NoiseModel
+from pv4fad.he.one_hot import MOST_SUMMED, OneHot, weight_bits
 from pv4fad.he.polynomial import evaluate, exponents
 from pv4fad.he.ring import (
     DISTANCE_RING,
@@ -45,8 +47,10 @@ from pv4fad.protocol.compare.steps import (
     encrypt_digit,
     less_than,
 )
+from pv4fad.protocol.live.plan import most_questions
 from pv4fad.protocol.match.comparison import N_DIGITS, WORD_BITS
 from pv4fad.randomness import secret_residues
+from pv4fad.schema import MOST_CLASSES
 
 # By how many bits a bound exceeds the largest coefficient that is measured, within three.  What is
 # bounded are products of canonical norms, for any data of a bank; measured are coefficients.
@@ -175,6 +179,39 @@ def test_measured_noise_of_the_sealed_circuit_stays_below_its_bound(modulus):
     assert 0 < bound.steps["votes x share"] - decryptor.phase_bits(product) < 12
 
 
+@pytest.mark.parametrize("modulus", PLAIN_MODULI)
+@pytest.mark.parametrize("n_questions", [1, 20])
+def test_measured_noise_of_live_questions_stays_below_its_bound(modulus, n_questions):
+    """In two sets that have all atoms in common, and as many masks added up as are ever."""
+    keys, n_atoms = keys_of(share_ring(modulus)), 3
+    encryptor, evaluator = SecretEncryptor(keys.secret), Evaluator(keys.public)
+    decryptor, ring = Decryptor(keys.secret), Ring.of(keys.public.ring)
+    one_hot, total = OneHot(ring, 3), None
+    shares = [encryptor.encrypt(secret_residues(modulus, ring.degree)) for _ in range(n_atoms)]
+    rng = np.random.default_rng(2)
+    for _ in range(n_questions):
+        of_set = evaluator.combination(shares, [-1] * n_atoms)
+        slots = rng.choice(ring.degree, MOST_SUMMED, replace=False)
+        weights = rng.integers(weight_bits(modulus), size=MOST_SUMMED)
+        total = evaluator.add_prepared(total, of_set, one_hot.of(slots, weights))
+    bound = live_bound(ring, MOST_SUMMED * n_questions, n_atoms, n_questions)
+    # The bound is for lengths of masks in the worst case, and for masks that agree.
+    assert 0 < bound.steps["products"] - decryptor.phase_bits(total) < 12
+    switched = evaluator.switch_to(total, FINAL_PRIMES)
+    assert 0 < bound.steps["switched"] - decryptor.phase_bits(switched) < 5
+
+
+@pytest.mark.parametrize("modulus", PLAIN_MODULI)
+def test_a_live_query_is_within_two_to_the_minus_sixty_of_uniform(modulus):
+    """And a year of them, 20 a second, within 2^-30."""
+    ring = Ring.of(share_ring(modulus))
+    for n_atoms, n_sets in ((2, 1), (3, 3), (MOST_CLASSES, MOST_CLASSES)):
+        bound = live_bound(ring, most_questions(modulus), n_atoms, n_sets)
+        assert bound.distance_bits >= 60
+        assert bound.flood.n_primes == FINAL_PRIMES
+        assert log2(20 * 86_400 * 366) - bound.distance_bits < -30
+
+
 def test_the_modulus_switch_rounds_into_minus_t_to_zero():
     """In units of t the mean is −1/2 and the mean square 1/3: what the model takes it for."""
     keys = keys_of(share_ring(65537))
@@ -234,6 +271,7 @@ def test_the_flood_fits_into_the_modulus_with_the_noise_and_into_the_last_prime(
         (match, indicators_bound(Ring.of(match), WORD_BITS, 11)),
         (share, linear_bound(Ring.of(share), 200, 2)),
         (share, sealed_bound(Ring.of(share), 816, 2)),
+        (share, live_bound(Ring.of(share), most_questions(modulus), 3, 3)),
     ):
         t, primes = ring.plain_modulus, Ring.of(ring).primes
         largest = log2(t) + log2(2.0**bound.flood.range_bits + 2.0**bound.noise_bits)

@@ -12,6 +12,7 @@ from tests.kit.uniformity import are_uniform_and_fresh, is_uniform
 
 from pv4fad.he.keys import Decryptor, SecretKey
 from pv4fad.he.ring import Ring
+from pv4fad.he.sanitise import Flood
 from pv4fad.protocol.count import bank as count_bank
 from pv4fad.protocol.count import steps as count_steps
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
@@ -152,12 +153,16 @@ def sent_with(run, kind):
 
 
 def noise_is_the_flood(run, ciphertexts, secret: SecretKey, circuit: str) -> bool:
+    return fills_flood(ciphertexts, secret, run.world.parameters.bounds[circuit].flood)
+
+
+def fills_flood(ciphertexts, secret: SecretKey, flood: Flood) -> bool:
     """The phases of every ciphertext fill the range of the flood evenly, in 256 cells.
 
     Dropping to one prime rounds: within ten standard deviations of that, the edges are left out.
     The share of the phases between them is what it is of uniform ones.
     """
-    ring, flood = Ring.of(secret.ring), run.world.parameters.bounds[circuit].flood
+    ring = Ring.of(secret.ring)
     scale = ring.plain_modulus * 2.0**flood.range_bits
     for dropped in ring.primes[1 : flood.n_primes]:
         scale /= dropped

@@ -6,6 +6,7 @@ indicators  Σ bits·bits → (z−1)(z−9) → times selected planes          
 compare     Σ digits·masks → tree of products                             match ring, 5 → 2 primes
 linear      Σ blocks·integers: counts, released scoring, opened shares    share ring, 2 or 3 primes
 sealed      (Σ leaves·masks)·slots + Σ sets·slots: sealed scoring         share ring, 3 primes
+live        Σ blocks·one-hot masks: live questions                        share ring, 3 → 2 primes
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from math import ceil, log2, sqrt
 
 from pv4fad.errors import ParameterError
 from pv4fad.he.noise import ERROR_VARIANCE, TAU, UNIFORM_VARIANCE, CircuitBound, NoiseModel
+from pv4fad.he.one_hot import MOST_SUMMED
 from pv4fad.he.polynomial import baby_steps
 from pv4fad.he.ring import Ring
 
-FINAL_PRIMES = 2  # where indicators and compare are sanitised
+FINAL_PRIMES = 2  # where indicators, compare and live are sanitised
 EQUALITY_PRIMES = 5  # where the products of indicators begin
 PLANE_PRIMES = 3  # of the planes that are multiplied with [P(x) = 0]
 
@@ -114,3 +116,22 @@ def sealed_bound(ring: Ring, n_leaves: int, n_sets: int) -> CircuitBound:
     shares = TAU * fresh * sqrt(n_sets * model.n) * model.t / 2
     steps = {"labels": model.fresh, "votes": votes, "votes x share": products + votes + shares}
     return model.bound("sealed", steps, steps["votes x share"], ring.parameters.n_data_primes)
+
+
+def live_bound(ring: Ring, n_questions: int, n_atoms: int, n_sets: int) -> CircuitBound:
+    """Σ over blocks and sets of (Σ_k ± E[s_k])·masks of single slots, one slot per question.
+
+    The products are made at the top, where nothing has been rounded, and divided by the third prime
+    with all their noise; so the flood at two primes has to hide little more than a rounding.
+    """
+    model = NoiseModel(ring)
+    error = model.t * sqrt(ERROR_VARIANCE + UNIFORM_VARIANCE)
+    # m masks added up have a length of at most m·√N·t/2.  A share is in the sums of all sets: over
+    # blocks and atoms the squared lengths are within atoms·sets·Σ m², and Σ m² ≤ most·questions.
+    n_terms = n_atoms * n_sets * MOST_SUMMED * n_questions
+    products = TAU * error * sqrt(n_terms * model.n) * model.t / 2
+    switched = products
+    for prime in ring.primes[FINAL_PRIMES:]:
+        switched = switched / prime + model.rounding_coefficient
+    steps = {"shares": model.fresh, "products": products, "switched": switched}
+    return model.bound("live", steps, switched, FINAL_PRIMES)

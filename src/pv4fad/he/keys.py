@@ -130,6 +130,16 @@ class Evaluator:
             self._seal.add_inplace(total, ciphertext)
         return total
 
+    def combination(self, ciphertexts: Sequence[Ciphertext], signs: Sequence[int]) -> Ciphertext:
+        """Σ sign·ciphertext, as a new ciphertext; signs are −1, 0 and 1, and not all 0."""
+        signed = [(c, sign) for c, sign in zip(ciphertexts, signs, strict=True) if sign]
+        total = seal.Ciphertext(signed[0][0])
+        if signed[0][1] < 0:
+            self._seal.negate_inplace(total)
+        for ciphertext, sign in signed[1:]:
+            (self.add if sign > 0 else self.sub)(total, ciphertext)
+        return total
+
     def add_slots(self, into: Ciphertext, values: NDArray[Any]) -> None:
         """into += plain slots."""
         self._seal.add_plain_inplace(into, self.ring.encode(values))

@@ -164,6 +164,20 @@ class Ring:
         """A ciphertext from raw residues, (2, n_primes, N), that this process computed."""
         return self.context.from_cipher_str(header + residues.tobytes())
 
+    def plaintext(self, header: bytes, residues: Residues) -> Plaintext:
+        """A plaintext from raw residues that this process computed; `header`: that of another one
+        of the same form."""
+        plaintext = seal.Plaintext()
+        plaintext.load_bytes(self.context, header + residues.tobytes())
+        return plaintext
+
+    def plaintext_parts(self, plaintext: Plaintext) -> tuple[bytes, Residues]:
+        """Header and residues of a plaintext."""
+        data = bytes(plaintext.to_bytes(_UNCOMPRESSED))
+        n_residues = int(plaintext.coeff_count())
+        start = len(data) - n_residues * _BYTES_PER_RESIDUE
+        return data[:start], np.frombuffer(data, "<u8", offset=start)
+
     def dump(self, ciphertext: Ciphertext) -> bytes:
         """A ciphertext as bytes."""
         return bytes(ciphertext.to_string(_UNCOMPRESSED))

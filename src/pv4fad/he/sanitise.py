@@ -40,6 +40,7 @@ class Sanitiser:
         self._encryptor = Encryptor(public)
         self._evaluator = Evaluator(public)
         self._frame = _Frame(self.ring, flood.n_primes)
+        self._primes = np.array(self.ring.primes[: flood.n_primes], np.uint64)[:, np.newaxis]
 
     def sanitise(self, ciphertext: Ciphertext) -> bytes:
         """The same plaintext at one prime, as bytes, cleansed of how it was computed."""
@@ -47,19 +48,29 @@ class Sanitiser:
 
     def flooded(self, ciphertext: Ciphertext) -> Ciphertext:
         """The first two steps.  Uses up its argument."""
-        level = self.flood.n_primes
-        ciphertext = self._evaluator.switch_to(ciphertext, level)
-        zero = self._encryptor.zero(level)
+        ciphertext = self._evaluator.switch_to(ciphertext, self.flood.n_primes)
+        cover = self.cover()
         # To add ciphertexts of different correction factors the library multiplies them, and their
         # noise with them: both must have the factor 1, that of a fresh one.
-        self.ring.require_alike(ciphertext, zero)
-        self._evaluator.add(ciphertext, zero)
+        self.ring.require_alike(ciphertext, cover)
+        self._evaluator.add(ciphertext, cover)
+        return ciphertext
+
+    def cover(self, coefficients: NDArray[np.uint64] | None = None) -> Ciphertext:
+        """Enc_pk(0) + t·e: what makes one ciphertext flooded, and never a second one.
+
+        With the coefficients of a plaintext, in [0, t), it is added to the ciphertext's own.
+        """
+        cover = self._encryptor.zero(self.flood.n_primes)
+        added = flood_residues(self.ring, self.flood)
+        if coefficients is not None:
+            added += coefficients
+            np.subtract(added, self._primes, out=added, where=added >= self._primes)
         # The library adds ciphertexts, not lone polynomials: the flood travels as (t·e, 1), and
         # the 1 is taken off again.
-        flood = self._frame.coefficients(flood_residues(self.ring, self.flood))
-        self._evaluator.add(ciphertext, flood)
-        self._evaluator.sub(ciphertext, self._frame.unit)
-        return ciphertext
+        self._evaluator.add(cover, self._frame.coefficients(added))
+        self._evaluator.sub(cover, self._frame.unit)
+        return cover
 
 
 def flood_residues(ring: Ring, flood: Flood) -> NDArray[np.uint64]:

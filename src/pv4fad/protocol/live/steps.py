@@ -1,0 +1,175 @@
+"""The local steps of ask live: queries in a worker process of S, replies at the bank, bits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pv4fad.errors import OrderError, ProtocolError
+from pv4fad.he.keys import Decryptor, Evaluator, PublicKey, SecretKey
+from pv4fad.he.one_hot import OneHot, weight_bits
+from pv4fad.he.ring import Ciphertext, Ring
+from pv4fad.he.sanitise import Flood, Sanitiser
+from pv4fad.protocol.live.plan import LANES, lane_sums
+from pv4fad.randomness import secret_residues
+
+Integers = NDArray[np.int64]
+Values = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The questions of a query; arrays of equal length."""
+
+    block: Integers = field(repr=False)
+    slot: Integers = field(repr=False)
+    set: Integers = field(repr=False)
+    weight: Integers = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+    @property
+    def lane(self) -> Integers:
+        return self.slot % LANES
+
+    def require_fit(self, plain_modulus: int) -> None:
+        """Each question once; within a lane all weights differ, and a value modulo t holds them."""
+        bits = weight_bits(plain_modulus)
+        places = self.lane * bits + self.weight
+        if (self.weight < 0).any() or (self.weight >= bits).any():
+            raise OrderError("a question with a weight that no lane holds")
+        if len(np.unique(places)) < len(places):
+            raise OrderError("two questions have the same place in a reply")
+        if len(np.unique(np.stack([self.block, self.slot, self.set]), axis=1).T) < len(self):
+            raise OrderError("the same question twice in a query")
+
+
+@dataclass
+class Mask:
+    """Step 0: M, and what S has to know of ρ.  It serves one query."""
+
+    ciphertext: Ciphertext = field(repr=False)
+    rho: Values = field(repr=False)  # the sums over lanes
+
+
+@dataclass(frozen=True)
+class Query:
+    """What step 1 yields: Z for the bank, and the sums of ρ over lanes, which S keeps."""
+
+    ciphertext: bytes = field(repr=False)
+    rho: Values = field(repr=False)
+
+
+class QueryMaker:
+    """Steps 0 and 1 for one bank.
+
+    Masks are in the memory of this process alone: never stored, sent or copied.  Two queries under
+    one mask would tell the bank their difference.
+    """
+
+    def __init__(
+        self, public: PublicKey, flood: Flood, coefficients: Sequence[Sequence[int]]
+    ) -> None:
+        """`coefficients`: c_k of each set, (sets, atoms)."""
+        self._ring = Ring.of(public.ring)
+        self._flood = flood
+        self._evaluator, self._sanitiser = Evaluator(public), Sanitiser(public, flood)
+        self._coefficients = tuple(tuple(row) for row in coefficients)
+        self._top = self._ring.parameters.n_data_primes
+        self._one_hot = OneHot(self._ring, self._top)
+        self._header, _ = self._ring.plaintext_parts(
+            self._ring.encode(np.arange(self._ring.degree))
+        )
+        self._blocks: list[list[Ciphertext]] = []  # D, [block][set], at the top
+        self._masks: deque[Mask] = deque()
+
+    def add_block(self, encrypted_shares: Sequence[bytes]) -> None:
+        """The next block: E_j[s_k] for each atom k."""
+        shares = [self._ring.load(data, self._top) for data in encrypted_shares]
+        made = [
+            self._evaluator.combination(shares, [-c for c in row]) for row in self._coefficients
+        ]
+        if not self._blocks:  # what has a correction factor would be multiplied with its noise
+            low = self._evaluator.switch_to(made[0], self._flood.n_primes)
+            self._ring.require_alike(low, self._sanitiser.cover())
+        self._blocks.append(made)
+
+    @property
+    def n_masks(self) -> int:
+        return len(self._masks)
+
+    def prepare(self) -> None:
+        """Step 0, once: for a query to come."""
+        self._masks.append(self._mask())
+
+    def query(self, placed: Placed) -> Query:
+        """Step 1; without questions, a query like any other."""
+        t = self._ring.plain_modulus
+        placed.require_fit(t)
+        total = self._products(placed)
+        mask = self._masks.popleft() if self._masks else self._mask()
+        z = mask.ciphertext
+        if total is not None:
+            self._evaluator.add(z, self._evaluator.switch_to(total, self._flood.n_primes))
+        return Query(self._ring.dump(self._evaluator.switch_to(z, 1)), mask.rho)
+
+    def _products(self, placed: Placed) -> Ciphertext | None:
+        """Σ 2^w·onehot(slot)·D[block, set]: one product for each block and set."""
+        if not len(placed):
+            return None
+        group = placed.block * len(self._coefficients) + placed.set
+        order = np.argsort(group, kind="stable")
+        groups, starts = np.unique(group[order], return_index=True)
+        total: Ciphertext | None = None
+        for number, mine in zip(groups.tolist(), np.split(order, starts[1:]), strict=True):
+            block, of_set = divmod(number, len(self._coefficients))
+            mask = self._one_hot.of(placed.slot[mine], placed.weight[mine])
+            total = self._evaluator.add_prepared(total, self._blocks[block][of_set], mask)
+        return total
+
+    def _mask(self) -> Mask:
+        # ρ uniform as a polynomial is ρ uniform in every slot.
+        rho = secret_residues(self._ring.plain_modulus, self._ring.degree)
+        slots = self._ring.decode(self._ring.plaintext(self._header, rho))
+        return Mask(self._sanitiser.cover(rho), lane_sums(slots, self._ring.plain_modulus))
+
+
+class ReplyMaker:
+    """Step 2."""
+
+    def __init__(self, secret: SecretKey) -> None:
+        self._ring, self._decryptor = Ring.of(secret.ring), Decryptor(secret)
+
+    def load(self, ciphertext: bytes) -> Ciphertext:
+        """A query, or `CiphertextError`."""
+        return self._ring.load(ciphertext, 1)
+
+    def reply(self, query: Ciphertext) -> Values:
+        """R of each lane."""
+        return lane_sums(self._decryptor.decrypt(query), self._ring.plain_modulus)
+
+
+def bits_of(
+    placed: Placed, offsets: Values, rho: Values, residues: Values, plain_modulus: int
+) -> NDArray[np.int8]:
+    """Step 3: the answer to each question.  `offsets`: [absent in A] + Σ_k c_k·u_k of each.
+
+    `ProtocolError` if the reply is no sum of the bits that were asked for.
+    """
+    t = np.uint64(plain_modulus)
+    if (residues >= t).any():
+        raise ProtocolError("a live reply with values that are none modulo t")
+    weight = placed.weight.astype(np.uint64)
+    total = residues.astype(np.uint64) + t - rho
+    np.add.at(total, placed.lane, (offsets.astype(np.uint64) << weight) % t)
+    total %= t
+    asked = np.zeros(LANES, np.uint64)
+    np.add.at(asked, placed.lane, np.uint64(1) << weight)
+    if (total & ~asked).any():
+        raise ProtocolError("a live reply that is no sum of the bits asked for")
+    return (total[placed.lane] >> weight & np.uint64(1)).astype(np.int8)

@@ -22,11 +22,12 @@ from pv4fad.evidence.classes import (
     differing_memberships,
     provided_kinds,
 )
-from pv4fad.evidence.decisions import Decisions
+from pv4fad.evidence.decisions import BatchDecisions
+from pv4fad.evidence.judgement import EvidenceRows, Judgement, nothing_known
 from pv4fad.evidence.knowledge import Knowledge, own_hazard
 from pv4fad.evidence.model import EvidenceModel
 from pv4fad.evidence.noise import CountNoise
-from pv4fad.evidence.questions import EvidenceRows, Questions, answers_of, nothing_known
+from pv4fad.evidence.questions import Questions, answers_of
 from pv4fad.evidence.strata import AccountHistory
 from pv4fad.evidence.trusted import trusted_counts
 from pv4fad.forest.pairs import AccountIndex
@@ -111,10 +112,10 @@ class ClearRun:
             self._knowledge, counts, noise, sets=release.sets, absent="class", n_kinds=N_KINDS
         )
 
-    def decide(self, model: EvidenceModel, kinds: Kinds, alert_share: float) -> Decisions:
+    def decide(self, model: EvidenceModel, kinds: Kinds, alert_share: float) -> BatchDecisions:
         """In one batch; `kinds`: of the accounts to be scored."""
         known = nothing_known(len(kinds), model)
-        questions = Questions(model, self._rows, known, alert_share)
+        questions = Questions(Judgement(model, self._rows, alert_share), known)
         for number, asked in enumerate(model.kinds):
             accounts = questions.ask(number)
             questions.take(number, accounts, answers_of(asked, kinds[accounts]))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.kit.evidence_cases import by_kind, classes, model, rows
 
 from pv4fad.errors import DataError, OrderError, ProtocolError
-from pv4fad.evidence.questions import Questions, answers_of, nothing_known
+from pv4fad.evidence.judgement import Judgement, nothing_known
+from pv4fad.evidence.questions import Questions, answers_of
 
 SEEDS = st.integers(0, 10_000)
 SHARES = st.sampled_from([0.01, 0.05, 0.2])
@@ -42,7 +43,9 @@ def test_the_outcome_is_that_of_somebody_who_sees_all_classes(seed, share):
     one, payments, truth = model(seed), rows(seed), classes(seed)
     # Without a limit on alerts: then the order of rounds does not matter for who alerts.
     found, _ = answered(
-        unlimited(Questions(one, payments, nothing_known(80, one), share)), one.kinds, truth
+        unlimited(Questions(Judgement(one, payments, share), nothing_known(80, one))),
+        one.kinds,
+        truth,
     )
     own, threshold = own_hazard(one, payments), one.threshold(share)
     first = payments.is_first.astype(int)
@@ -77,7 +80,7 @@ def unlimited(questions):
 @settings(max_examples=40, deadline=None)
 def test_alerts_are_above_all_others_and_have_levels_by_score(seed, share):
     one = model(seed)
-    questions = Questions(one, rows(seed), nothing_known(80, one), share)
+    questions = Questions(Judgement(one, rows(seed), share), nothing_known(80, one))
     found, _ = answered(questions, one.kinds, classes(seed))
     if found.alert.any() and not found.alert.all():
         assert found.score[found.alert].min() > found.score[~found.alert].max()
@@ -89,7 +92,7 @@ def test_alerts_are_above_all_others_and_have_levels_by_score(seed, share):
 @settings(max_examples=40, deadline=None)
 def test_only_accounts_that_can_change_a_level_are_asked_about(seed, share):
     one, payments, truth = model(seed), rows(seed), classes(seed)
-    questions = unlimited(Questions(one, payments, nothing_known(80, one), share))
+    questions = unlimited(Questions(Judgement(one, payments, share), nothing_known(80, one)))
     _, asked = answered(questions, one.kinds, truth)
     own, threshold = own_hazard(one, payments), one.threshold(share)
     first = payments.is_first.astype(int)
@@ -114,7 +117,7 @@ def test_nothing_is_asked_twice_in_an_epoch_nor_what_follows_from_answers(seed, 
     one, truth = model(seed), classes(seed)
     known, before = nothing_known(80, one), set()
     for batch in range(4):
-        questions = Questions(one, rows(seed + batch, 60), known, share)
+        questions = Questions(Judgement(one, rows(seed + batch, 60), share), known)
         found, asked = answered(questions, one.kinds, truth)
         positive = {account for account in range(80) if (known[account] == 1).any()}
         for number, accounts in enumerate(asked):
@@ -133,7 +136,7 @@ def test_nothing_is_asked_twice_in_an_epoch_nor_what_follows_from_answers(seed, 
 def test_there_are_questions_in_these_cases_and_answers_of_both_kinds():
     """Otherwise the tests above would show nothing."""
     one = model(1)
-    questions = unlimited(Questions(one, rows(1), nothing_known(80, one), 0.05))
+    questions = unlimited(Questions(Judgement(one, rows(1), 0.05), nothing_known(80, one)))
     found, asked = answered(questions, one.kinds, classes(1))
     assert all(len(accounts) for accounts in asked)
     assert 0 < found.n_accounts_positive < found.n_accounts_known
@@ -146,7 +149,7 @@ def test_there_are_questions_in_these_cases_and_answers_of_both_kinds():
 def test_nothing_is_asked_if_no_kind_tells_anything():
     silent = model(2)
     silent = dataclasses.replace(silent, log_odds=np.full_like(silent.log_odds, -np.inf))
-    questions = Questions(silent, rows(2), nothing_known(80, silent), 0.2)
+    questions = Questions(Judgement(silent, rows(2), 0.2), nothing_known(80, silent))
     found, asked = answered(questions, silent.kinds, classes(2))
     assert found.local_alert.any()
     assert not any(len(accounts) for accounts in asked)
@@ -157,7 +160,7 @@ def test_nothing_is_asked_about_alerts_of_the_highest_level():
     one, payments = model(3), rows(3)
     certain = dataclasses.replace(payments, local_scores=np.full(300, 5.0))
     found, asked = answered(
-        Questions(one, certain, nothing_known(80, one), 0.01), one.kinds, classes(3)
+        Questions(Judgement(one, certain, 0.01), nothing_known(80, one)), one.kinds, classes(3)
     )
     assert (found.level == 3).all()
     assert not any(len(accounts) for accounts in asked)
@@ -167,28 +170,28 @@ def test_nothing_is_asked_about_accounts_outside_of_the_federation():
     one, payments = model(1), rows(1)
     outside = dataclasses.replace(payments, askable=np.zeros((300, 2), np.bool_))
     _, asked = answered(
-        Questions(one, outside, nothing_known(80, one), 0.05), one.kinds, classes(1)
+        Questions(Judgement(one, outside, 0.05), nothing_known(80, one)), one.kinds, classes(1)
     )
     assert not any(len(accounts) for accounts in asked)
 
 
 def test_when_banks_have_raised_as_many_as_may_alert_the_rounds_are_empty():
     one, payments = model(1), rows(1)
-    questions = Questions(one, payments, nothing_known(80, one), 0.01)  # 3 alerts
+    questions = Questions(Judgement(one, payments, 0.01), nothing_known(80, one))  # 3 alerts
     accounts = questions.ask(0)
     assert len(accounts) > 3
     questions.take(0, accounts, np.ones(len(accounts), np.int8))
     for number in (1, 2):
         assert len(questions.ask(number)) == 0
         questions.take(number, questions.ask(number), np.empty(0, np.int8))
-    without = Questions(one, payments, nothing_known(80, one), 0.01)
+    without = Questions(Judgement(one, payments, 0.01), nothing_known(80, one))
     without.take(0, accounts, np.zeros(len(accounts), np.int8))
     assert len(without.ask(1)) > 0
 
 
 def test_answers_must_fit_the_question():
     one = model(1)
-    questions = Questions(one, rows(1), nothing_known(80, one), 0.05)
+    questions = Questions(Judgement(one, rows(1), 0.05), nothing_known(80, one))
     with pytest.raises(OrderError):
         questions.ask(1)
     with pytest.raises(OrderError):
@@ -206,9 +209,9 @@ def test_answers_must_fit_the_question():
 def test_known_answers_are_not_changed_and_must_have_a_column_per_kind():
     one = model(1)
     known = nothing_known(80, one)
-    answered(Questions(one, rows(1), known, 0.05), one.kinds, classes(1))
+    answered(Questions(Judgement(one, rows(1), 0.05), known), one.kinds, classes(1))
     assert (known == -1).all()
     with pytest.raises(DataError):
-        Questions(one, rows(1), known[:, :2], 0.05)
+        Questions(Judgement(one, rows(1), 0.05), known[:, :2])
     with pytest.raises(DataError):
-        Questions(one, rows(1), known[:5], 0.05)
+        Questions(Judgement(one, rows(1), 0.05), known[:5])

@@ -4,9 +4,9 @@ import numpy as np
 
 from pv4fad.detection.local_scale import LocalScale
 from pv4fad.evidence.cells import n_cells
+from pv4fad.evidence.judgement import EvidenceRows
 from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.evidence.model import EvidenceModel
-from pv4fad.evidence.questions import EvidenceRows
 
 N_CELLS = n_cells(2)
 KINDS = ((2,), (3,), (1,))

@@ -14,7 +14,7 @@ from tests.kit.match_block import keys_of
 from pv4fad.he.keys import KeyPair, SecretEncryptor
 from pv4fad.he.one_hot import weight_bits
 from pv4fad.he.ring import Ring, share_ring
-from pv4fad.protocol.live.plan import LANES, bound_of, weights_of
+from pv4fad.protocol.live.plan import TRACKS, bound_of, weights_of
 from pv4fad.protocol.live.steps import Placed, Query, QueryMaker, ReplyMaker, bits_of
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.randomness import secret_residues
@@ -44,12 +44,12 @@ class LiveBlocks:
         return maker
 
     def questions(self, n: int, seed: int = 0) -> Placed:
-        """At most n, in all blocks and sets; what does not fit a lane is left out."""
+        """At most n, in all blocks and sets; what does not fit a track is left out."""
         rng = np.random.default_rng(seed)
         places = rng.choice(len(self.atoms) * DEGREE * len(SETS), n, replace=False)
         block, rest = np.divmod(places, DEGREE * len(SETS))
         slot, of_set = np.divmod(rest, len(SETS))
-        weight = weights_of(slot % LANES)
+        weight = weights_of(slot % TRACKS)
         fit = weight < weight_bits(self.modulus)
         return Placed(block[fit], slot[fit], of_set[fit], weight[fit])
 

@@ -27,6 +27,7 @@ from pv4fad.evidence.classes import n_kinds_of
 from pv4fad.evidence.trusted import trusted_counts
 from pv4fad.lead.data import bank_directory
 from pv4fad.lead.evidence_model import PreparedEvidence
+from pv4fad.lead.judging import Judging
 from pv4fad.lead.prepare import prepare_payment_network, prepare_run
 from pv4fad.lead.rows import LeadData
 from pv4fad.lead.settings import TrainingSettings
@@ -81,13 +82,13 @@ def live_world() -> LiveWorld:
     counts = trusted_counts(prepared.counted, atoms, prepared.training.sets[0])
     model = prepared.own.evidence(new.parameters, counts)
     n_kinds = n_kinds_of(new.parameters.sizes.n_atoms, absent)
-    engine = LocalEngine(prepared.own, model, absent, n_kinds, data.directory, ALERT_SHARE)
-    return LiveWorld(tables, engine, dict(data.directory))
+    judging = Judging(prepared.own, model, absent, n_kinds, data.directory, ALERT_SHARE)
+    return LiveWorld(tables, LocalEngine(judging), dict(data.directory))
 
 
 def parts_of(folder: Path, journal: Journal, **others: Any) -> Parts:
     world = live_world()
-    own = world.engine.own
+    own = world.engine.judging.own
     given: dict[str, Any] = {
         "rows": WholeHistory(SCHEMA, world.history, (e.payment for e in journal.decisions())),
         "engine": world.engine,

@@ -7,7 +7,7 @@ from tests.kit.small_federation import records_of
 from pv4fad.evidence.classes import judged_kinds
 from pv4fad.evidence.model import EvidenceModel
 from pv4fad.lead.data import bank_directory
-from pv4fad.lead.evidence_model import EvidenceJudge
+from pv4fad.lead.judging import EvidenceJudge, Judging
 from pv4fad.lead.paper_model import DecisionJudge
 from pv4fad.lead.prepare import prepare_payment_network
 from pv4fad.lead.rows import LeadData, NewRows, new_rows
@@ -40,7 +40,8 @@ def judge_of(tables, directory):
             strong = EvidenceModel(
                 own, judged_kinds("fine", "class", N_KINDS), certain, rare, (0, 1, 2)
             )
-            return EvidenceJudge(evidence.own, strong, "class", N_KINDS, payments, directory, SHARE)
+            judging = Judging(evidence.own, strong, "class", N_KINDS, directory, SHARE)
+            return EvidenceJudge(judging, payments)
         forest = trees.forest
         # A leaf says 0 to an ordinary account, and 1 to any other.
         red = np.zeros((forest.sizes.n_groups, 2), np.int8)

@@ -10,6 +10,7 @@ from tests.kit.world import make_world
 import pv4fad.protocol
 from pv4fad.protocol.compare.messages import EncryptedDigits, LabelMasks
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
+from pv4fad.protocol.live.messages import LiveQuery, LiveRefusal, LiveReply
 from pv4fad.protocol.match.messages import (
     DistanceWords,
     EncryptedTable,
@@ -17,6 +18,7 @@ from pv4fad.protocol.match.messages import (
     ValueDigits,
 )
 from pv4fad.protocol.order import (
+    LIVE,
     ROWS,
     accepted_by,
     chain_of,
@@ -52,6 +54,12 @@ def test_the_aggregator_takes_six_kinds_of_messages():
         OwnPart: (PAYMENT_NETWORK,),
         MeteredReply: (BANK,),
     }
+
+
+def test_live_messages_pass_the_journals_of_parties_by():
+    assert {row.message for row in LIVE} == {LiveQuery}
+    for role in (BANK, PAYMENT_NETWORK, AGGREGATOR):
+        assert not {LiveQuery, LiveReply, LiveRefusal} & set(accepted_by(role))
 
 
 @pytest.mark.parametrize("role", [BANK, PAYMENT_NETWORK, AGGREGATOR])

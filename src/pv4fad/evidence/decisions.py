@@ -13,8 +13,7 @@ LEVELS = (0.5, 0.9)
 
 @dataclass(frozen=True)
 class Decisions:
-    """Of the payments of a batch.  Only `bank_alert`, and the score of such payments, depend on a
-    bank."""
+    """Of some payments.  Only `bank_alert`, and the score of such payments, depend on a bank."""
 
     score: NDArray[np.float64] = field(repr=False)
     """Alerts are above all others."""
@@ -24,11 +23,6 @@ class Decisions:
     """By own evidence."""
     bank_alert: NDArray[np.bool_] = field(repr=False)
     """With the answer of a bank: no alert, or one of a lower level, without it."""
-    asked: NDArray[np.bool_] = field(repr=False)
-    """Payments for whose sake something was asked."""
-    n_accounts_asked: int
-    known: NDArray[np.int8] = field(repr=False)
-    """(accounts, kinds): -1 unknown, 0 or 1; to be kept until the epoch ends."""
 
     @property
     def alert(self) -> NDArray[np.bool_]:
@@ -42,16 +36,27 @@ class Decisions:
         )
 
     @property
-    def n_payments_asked(self) -> int:
-        return int(self.asked.sum())
-
-    @property
     def n_alerts(self) -> int:
         return int(self.alert.sum())
 
     @property
     def n_bank_alerts(self) -> int:
         return int(self.bank_alert.sum())
+
+
+@dataclass(frozen=True)
+class BatchDecisions(Decisions):
+    """Of a batch, with what it asked."""
+
+    asked: NDArray[np.bool_] = field(repr=False)
+    """Payments for whose sake something was asked."""
+    n_accounts_asked: int
+    known: NDArray[np.int8] = field(repr=False)
+    """(accounts, kinds): -1 unknown, 0 or 1; to be kept until the epoch ends."""
+
+    @property
+    def n_payments_asked(self) -> int:
+        return int(self.asked.sum())
 
     @property
     def n_accounts_known(self) -> int:

@@ -1,13 +1,13 @@
-"""The default model at the payment network: how it is prepared and kept, how it judges payments.
+"""The default model at the payment network: how it is prepared and kept.
 
 What the payment network keeps of its own has no bank's data in it: the local model, and its
 knowledge of its own payments (`evidence.knowledge`).  With the noisy counts of the run it becomes
-the evidence that scoring goes by: rounds of questions, one for each kind of account.
+the evidence that payments are judged by (`judging`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -16,26 +16,20 @@ from numpy.typing import NDArray
 
 from pv4fad.detection.fitting import fit_local_model
 from pv4fad.detection.histograms import FeatureHistograms
-from pv4fad.detection.local_model import LocalModel, local_reasons, usual_values
+from pv4fad.detection.local_model import LocalModel, usual_values
 from pv4fad.detection.local_scale import honest_sample
 from pv4fad.errors import ParameterError
 from pv4fad.evidence.cells import CountedAccounts, TrainingPayments, n_hit_cells
-from pv4fad.evidence.classes import counted_sets, n_kinds_of, provided_kinds
+from pv4fad.evidence.classes import counted_sets, n_kinds_of
 from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.evidence.model import EvidenceModel
 from pv4fad.evidence.noise import CountNoise
-from pv4fad.evidence.questions import Questions, complete
 from pv4fad.forest.pairs import GroupCounts
-from pv4fad.lead.reasons import feature_text
-from pv4fad.lead.rows import LeadData, NewRows, inside_federation
+from pv4fad.lead.rows import LeadData, inside_federation
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.protocol.count.state import ReleasedCounts
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput
-from pv4fad.protocol.score.inputs import AskedSet
-from pv4fad.run.predictions import HOLDERS_ANSWER, prediction_table
-from pv4fad.run.scoring_record import Learned
-from pv4fad.schema import Absent
 from pv4fad.store.records import Record, Records, stored
 from pv4fad.store.store import Store
 from pv4fad.tables.features import FeatureTable
@@ -195,87 +189,3 @@ def cell_counts(counted: CountedAccounts) -> GroupCounts:
     start = np.searchsorted(counted.cell[order], np.arange(counted.n_cells + 1))
     ones = np.ones(len(order), np.int64)
     return GroupCounts(start, counted.key[order], ones, counted.kept)
-
-
-# Scoring.
-
-
-@dataclass
-class EvidenceJudge:
-    """The default model."""
-
-    own: OwnModel = field(repr=False)
-    model: EvidenceModel = field(repr=False)
-    absent: Absent
-    n_kinds: int
-    payments: NewRows = field(repr=False)
-    directory: Mapping[str, str] = field(repr=False)
-    alert_share: float
-    broadcast: bool = True
-    """Whether accounts of unknown banks can be asked about."""
-
-    def __post_init__(self) -> None:
-        self._rows = self.payments.evidence_rows(
-            self.own.local, self.directory, broadcast=self.broadcast
-        )
-
-    @property
-    def sets(self) -> tuple[AskedSet, ...]:
-        provided = provided_kinds(self.absent, self.n_kinds)
-        return tuple(
-            AskedSet(
-                tuple(provided.index(kind) for kind in kinds if kind in provided),
-                absent=self.n_kinds + 1 in kinds,
-            )
-            for kinds in self.model.kinds
-        )
-
-    def begin(self, known: NDArray[np.int8]) -> None:
-        self._questions = Questions(self.model, self._rows, complete(known), self.alert_share)
-
-    def ask(self, number: int) -> NDArray[np.int64]:
-        return self._questions.ask(number)
-
-    def take(self, number: int, accounts: NDArray[np.int64], bits: NDArray[np.int64]) -> None:
-        self._questions.take(number, accounts, bits)
-
-    def table(self) -> pl.DataFrame:
-        found = self._questions.outcome()
-        return prediction_table(
-            self.payments.ids,
-            score=found.score,
-            alert=found.alert,
-            level=found.level,
-            local_score=found.own_score,
-            reasons=self._reasons(found.alert, found.bank_alert),
-        )
-
-    def asked(self) -> NDArray[np.bool_]:
-        """Payments for whose sake something was asked, after the last round."""
-        return self._questions.outcome().asked
-
-    def learned(self) -> Learned:
-        found = self._questions.outcome()
-        return Learned(
-            payments=len(self.payments),
-            payments_asked=found.n_payments_asked,
-            accounts=len(self.payments.keys),
-            accounts_asked=found.n_accounts_asked,
-            alerts=found.n_alerts,
-            bank_alerts=found.n_bank_alerts,
-        )
-
-    def _reasons(self, alert: NDArray[np.bool_], by_bank: NDArray[np.bool_]) -> list[str | None]:
-        """Of alerts only."""
-        texts: list[str | None] = [None] * len(alert)
-        rows = np.flatnonzero(alert)
-        own = local_reasons(self.own.local, self.payments.features.values[rows], self.own.usual)
-        hit = np.asarray(self._rows.hit.any(axis=1))
-        schema = self.payments.schema
-        answer = schema.words(HOLDERS_ANSWER)
-        confirmed = schema.words("{a_record} with a confirmed anomaly")
-        for row, found in zip(rows, own, strict=True):
-            parts = [answer] * bool(by_bank[row]) + [confirmed] * bool(hit[row])
-            parts += [feature_text(schema, *reason) for reason in found]
-            texts[row] = "; ".join(dict.fromkeys(parts))  # two features may say the same
-        return texts

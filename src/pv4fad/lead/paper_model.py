@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.errors import ParameterError
-from pv4fad.evidence.questions import UNKNOWN
+from pv4fad.evidence.judgement import UNKNOWN
 from pv4fad.forest.decisions import NOTHING, account_classes, decision_sets
 from pv4fad.forest.pairs import KeptPairs, choose_pairs, green_labels, group_counts
 from pv4fad.forest.random_trees import build_forest

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.detection.local_model import LocalModel
-from pv4fad.evidence.questions import EvidenceRows
+from pv4fad.evidence.judgement import EvidenceRows
 from pv4fad.evidence.strata import AccountHistory
 from pv4fad.forest.pairs import AccountIndex
 from pv4fad.hashing.keyed import tree_of

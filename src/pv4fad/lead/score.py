@@ -18,12 +18,11 @@ from pathlib import Path
 import polars as pl
 
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.evidence.classes import n_kinds_of
 from pv4fad.lead.asking import Batching, Judge, Scoring
 from pv4fad.lead.data import load_rows
 from pv4fad.lead.desk_labels import rows_as_trained
-from pv4fad.lead.evidence_model import EvidenceJudge, OwnModel, stored_evidence
 from pv4fad.lead.federation import LedFederation
+from pv4fad.lead.judging import EvidenceJudge, Judging
 from pv4fad.lead.paper_model import DecisionJudge, stored_trees, vote_table
 from pv4fad.lead.prepare import read_training_record
 from pv4fad.lead.rows import NewRows, new_rows, require_untrained
@@ -152,20 +151,9 @@ def judge_of(
 ) -> Judge | None:
     """From the payment network's store; None: the labels are sealed, and votes are asked for."""
     run_id = parameters.run_id
-    if parameters.mode == "counts" and parameters.absent is not None and alert_share is not None:
-        own = OwnModel.stored(store, run_id)
-        model = stored_evidence(own, parameters, store)
-        n_kinds = n_kinds_of(parameters.sizes.n_atoms, parameters.absent)
-        return EvidenceJudge(
-            own,
-            model,
-            parameters.absent,
-            n_kinds,
-            payments,
-            directory,
-            alert_share,
-            broadcast=not parameters.metered,
-        )
+    if parameters.mode == "counts" and alert_share is not None:
+        judging = Judging.stored(store, parameters, directory, alert_share)
+        return EvidenceJudge(judging, payments)
     if parameters.mode == "released":
         labels = stored(store, run_id, Labels).labels
         return DecisionJudge(

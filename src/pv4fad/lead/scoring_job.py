@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.evidence.questions import UNKNOWN
+from pv4fad.evidence.judgement import UNKNOWN
 from pv4fad.parties.network_epochs import close_epoch
 from pv4fad.protocol.match.state import MatchesInForce
 from pv4fad.protocol.score.network import bits_so_far

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError
+from pv4fad.he.keys import SecretKey
 from pv4fad.parties.bank_stages import (
     BankStage,
     Following,
@@ -48,15 +49,15 @@ from pv4fad.protocol.order import chain_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.bank import join, join_match, meet, require_same_accounts
 from pv4fad.protocol.propose.messages import Roster, RunProposal
-from pv4fad.protocol.propose.state import AccountFile
+from pv4fad.protocol.propose.state import AccountFile, OwnKeys
 from pv4fad.protocol.receipt import receipt_of
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY, BankScoring
 from pv4fad.protocol.score.messages import BlindedSetShares, LabelRequest, ScoreQuery
 from pv4fad.protocol.score.metering import DEFAULT_BUDGET, Budget
-from pv4fad.protocol.state import parameters_of
+from pv4fad.protocol.state import parameters_of, with_keys_in_use
 from pv4fad.protocol.wire import Message
-from pv4fad.store.records import Records
+from pv4fad.store.records import Records, run_ids
 from pv4fad.store.store import Store, Transaction
 from pv4fad.workers import WorkerPool
 
@@ -104,6 +105,25 @@ class Bank(Party):
         with self.store.transaction() as tx:
             noted = Records(tx, run_id, match).find(AccountFile)
         return None if noted is None else noted.fingerprint
+
+    def live_keys(self) -> dict[str, tuple[int, SecretKey]]:
+        """What live queries are opened with: by run, the match whose keys are in use, and the key.
+
+        Of the runs with noisy counts that have a model; answers of metered ones have to pass the
+        aggregator.
+        """
+        keys = {}
+        with self.store.transaction() as tx:
+            for run_id in run_ids(self.store):
+                training = Records(tx, run_id)
+                if not isinstance(stage_of(training), Released):
+                    continue
+                match = with_keys_in_use(training)
+                parameters = parameters_of(match)
+                if parameters.mode == "counts" and not parameters.metered:
+                    secret = match.get(OwnKeys).secret_key(parameters.share_ring)
+                    keys[run_id] = match.epoch, secret
+        return keys
 
     def replace_records(self, records: BankRecords) -> None:
         """The account file has changed; the next match uses it."""

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pv4fad.protocol.chain import Step
 from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
+from pv4fad.protocol.live.messages import LiveQuery, LiveRefusal, LiveReply
 from pv4fad.protocol.match.messages import (
     BlindedIndicators,
     DistanceWords,
@@ -151,8 +152,13 @@ SCORING: tuple[Row[Batch], ...] = (
 NOTICES: tuple[Row[RunParameters], ...] = (
     Row("notify", S, Notify, B, Receipt),  # whenever a person at S decides so
 )
+LIVE: tuple[Row[RunParameters], ...] = (
+    Row("live", S, LiveQuery, B, LiveReply, modes=("counts",)),  # every tick
+    Row("live", S, LiveQuery, B, LiveRefusal, modes=("counts",)),
+)
 # fmt: on
-ROWS: tuple[Row[Any], ...] = (*TRAINING, *MATCHING, *SCORING, *NOTICES)
+_KEPT: tuple[Row[Any], ...] = (*TRAINING, *MATCHING, *SCORING, *NOTICES)
+ROWS: tuple[Row[Any], ...] = (*_KEPT, *LIVE)
 
 
 def rows_of(scope: RunParameters | Batch) -> list[Row[Any]]:
@@ -164,9 +170,10 @@ def rows_of(scope: RunParameters | Batch) -> list[Row[Any]]:
 
 
 def accepted_by(role: str) -> dict[type[Message], tuple[str, ...]]:
-    """What a party takes: each kind of message, and the roles that it takes it from."""
+    """What a party takes and answers once: each kind of message, and the roles that it takes it
+    from.  Live messages pass it by: they are answered from memory and not kept."""
     taken: dict[type[Message], set[str]] = {}
-    for row in ROWS:
+    for row in _KEPT:
         if row.receiver == role:
             taken.setdefault(row.message, set()).add(row.sender)
         if row.sender == role and row.answer is not None:

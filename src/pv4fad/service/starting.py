@@ -16,6 +16,7 @@ from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.lead.data import load_rows
 from pv4fad.lead.desk_labels import rows_as_trained
+from pv4fad.lead.judging import Judging
 from pv4fad.lead.prepare import read_training_record
 from pv4fad.lead.score import checked_share
 from pv4fad.run.folder import RunFolder
@@ -58,7 +59,7 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
         share = checked_share(settings.alert_share, trained.settings)
         if share is None:
             raise ParameterError("the paper's model cannot be served: train with model evidence")
-        engine = LocalEngine.stored(store, parameters, banks, share)
+        judging = Judging.stored(store, parameters, banks, share)
         rows = load_rows(schema, folder.file(settings.data), labels_required=True)
         history = rows_as_trained(schema, store, run_id, rows, trained.transactions)
         if history is None:
@@ -67,7 +68,7 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
                 " trained on"
             )
         key = journal_key(store)
-    expected = Expected.of(engine.own.histograms, engine.own.knowledge)
+    expected = Expected.of(judging.own.histograms, judging.own.knowledge)
     with Journal.open(folder.path, key) as journal:
         since = WholeHistory(schema, history, (entry.payment for entry in journal.decisions()))
         yield Parts(
@@ -75,7 +76,7 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
             folder=folder.path,
             journal=journal,
             rows=since,
-            engine=engine,
+            engine=LocalEngine(judging),
             watch=Watch(expected),
             directory=banks,
             run_id=run_id,

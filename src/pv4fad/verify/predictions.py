@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pv4fad.errors import DataError
-from pv4fad.evidence.questions import UNKNOWN
+from pv4fad.evidence.judgement import UNKNOWN
 from pv4fad.evidence.trusted import trusted_bits
 from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.lead.data import bank_directory, load_rows

@@ -16,7 +16,7 @@ import pv4fad.he.sanitise
 import pv4fad.protocol.live.steps
 from pv4fad.he.keys import SecretEncryptor
 from pv4fad.he.ring import Ring
-from pv4fad.protocol.live.plan import lane_sums
+from pv4fad.protocol.live.plan import track_sums
 from pv4fad.protocol.live.steps import Mask, QueryMaker
 from pv4fad.randomness import secret_residues
 
@@ -109,12 +109,12 @@ def test_what_the_payment_network_gets_follows_from_the_bits():
     query = blocks.maker().query(placed)
     bits, offsets = blocks.true_bits(placed).astype(np.int64), blocks.offsets(placed)
     parts = np.zeros(64, np.int64)
-    np.add.at(parts, placed.lane, (bits - offsets.astype(np.int64)) << placed.weight)
+    np.add.at(parts, placed.track, (bits - offsets.astype(np.int64)) << placed.weight)
     simulated_reply = (parts + query.rho.astype(np.int64)) % 65537
     assert np.array_equal(simulated_reply, blocks.replies(query))
 
 
-def test_lanes_add_up_every_64th_slot():
+def test_tracks_add_up_every_64th_slot():
     values = np.arange(8192, dtype=np.uint64)
-    wanted = [sum(range(lane, 8192, 64)) % 65537 for lane in range(64)]
-    assert lane_sums(values, 65537).tolist() == wanted
+    wanted = [sum(range(track, 8192, 64)) % 65537 for track in range(64)]
+    assert track_sums(values, 65537).tolist() == wanted

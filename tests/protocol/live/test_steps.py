@@ -11,7 +11,7 @@ from tests.kit.live_blocks import DEGREE, live_blocks
 from pv4fad.errors import CiphertextError, OrderError, ProtocolError
 from pv4fad.he.one_hot import weight_bits
 from pv4fad.he.ring import PLAIN_MODULI
-from pv4fad.protocol.live.plan import LANES, default_tick_ms, most_questions, weights_of
+from pv4fad.protocol.live.plan import TRACKS, default_tick_ms, most_questions, weights_of
 from pv4fad.protocol.live.steps import Placed, ReplyMaker
 
 
@@ -55,9 +55,9 @@ def asked():
 
 def test_a_reply_that_is_no_sum_of_the_bits_asked_for_is_refused(asked):
     blocks, placed, query, replies = asked
-    empty = np.setdiff1d(np.arange(LANES), placed.lane)[0]
-    lane = placed.lane[placed.weight == 0][0]
-    for where, more in ((empty, 1), (empty, 65536), (lane, 2**15), (lane, 2**12)):
+    empty = np.setdiff1d(np.arange(TRACKS), placed.track)[0]
+    track = placed.track[placed.weight == 0][0]
+    for where, more in ((empty, 1), (empty, 65536), (track, 2**15), (track, 2**12)):
         changed = replies.copy()
         changed[where] = (changed[where] + more) % 65537
         with pytest.raises(ProtocolError, match="no sum of the bits"):
@@ -66,7 +66,7 @@ def test_a_reply_that_is_no_sum_of_the_bits_asked_for_is_refused(asked):
     changed[3] = 65537
     with pytest.raises(ProtocolError, match="none modulo t"):
         blocks.bits(placed, query, changed)
-    noise = np.random.default_rng(1).integers(65537, size=LANES).astype(np.uint32)
+    noise = np.random.default_rng(1).integers(65537, size=TRACKS).astype(np.uint32)
     with pytest.raises(ProtocolError):
         blocks.bits(placed, query, noise)
 
@@ -81,13 +81,13 @@ def test_the_reply_to_another_query_is_refused(asked):
 def test_questions_that_share_a_place_or_come_twice_are_not_asked(asked):
     blocks, placed, _, _ = asked
     maker = blocks.maker()
-    with pytest.raises(OrderError, match="no lane holds"):
+    with pytest.raises(OrderError, match="no track holds"):
         maker.query(dataclasses.replace(placed, weight=placed.weight + 16))
-    with pytest.raises(OrderError, match="no lane holds"):
+    with pytest.raises(OrderError, match="no track holds"):
         maker.query(dataclasses.replace(placed, weight=placed.weight - 1))
     two = np.array([0, 0])
     with pytest.raises(OrderError, match="same place"):
-        maker.query(Placed(two, np.array([1, 1 + LANES]), two, two))
+        maker.query(Placed(two, np.array([1, 1 + TRACKS]), two, two))
     with pytest.raises(OrderError, match="the same question"):
         maker.query(Placed(two, two, two, np.array([0, 1])))
 
@@ -100,17 +100,17 @@ def test_what_is_no_query_is_refused(asked):
             bank.load(wrong)
 
 
-@given(st.lists(st.integers(0, LANES - 1), max_size=100))
-def test_weights_count_up_within_each_lane(lanes):
-    seen = dict.fromkeys(range(LANES), 0)
-    for lane, weight in zip(lanes, weights_of(lanes), strict=True):
-        assert weight == seen[lane]
-        seen[lane] += 1
+@given(st.lists(st.integers(0, TRACKS - 1), max_size=100))
+def test_weights_count_up_within_each_track(tracks):
+    seen = dict.fromkeys(range(TRACKS), 0)
+    for track, weight in zip(tracks, weights_of(tracks), strict=True):
+        assert weight == seen[track]
+        seen[track] += 1
 
 
-def test_lanes_divide_the_slots():
-    assert DEGREE % LANES == 0
-    assert most_questions(65537) == 16 * LANES
+def test_tracks_divide_the_slots():
+    assert DEGREE % TRACKS == 0
+    assert most_questions(65537) == 16 * TRACKS
     assert weight_bits(65537) == 16
 
 

@@ -9,15 +9,15 @@ made once per block and set,
     PaymentNetwork, beforehand
       0.  masks: ρ ← Z_t per slot;  M = Enc_j(0) + t·e + ρ, e uniform: each for one query, then gone
     PaymentNetwork, each tick
-      1.  a weight w for each question, different within a lane;  sends at the next tick
+      1.  a weight w for each question, different within a track;  sends at the next tick
           Z = Σ_questions 2^w·onehot(slot)·D[block, A] + M,  at one prime                     → Bank
     Bank
-      2.  opens Z, uniform;  returns the sum over the slots of each lane, R_l, modulo t
+      2.  opens Z, uniform;  returns the sum over the slots of each track, R_l, modulo t
                                                                                     → PaymentNetwork
     PaymentNetwork
-      3.  Σ_lane 2^w·([absent in A] + Σ_k c_k·u_k) + R_l − Σ_lane ρ  =  Σ_lane 2^w·bit
+      3.  Σ_track 2^w·([absent in A] + Σ_k c_k·u_k) + R_l − Σ_track ρ  =  Σ_track 2^w·bit
 
-A *lane* is every 64th slot.  A value modulo t holds ⌊log2 t⌋ bits, so a lane takes that many
+A *track* is every 64th slot.  A value modulo t holds ⌊log2 t⌋ bits, so a track takes that many
 questions, whatever their blocks, slots and sets.  S checks that all other bits are 0.
 
 The bank learns that a tick has passed.  S learns the bits, and asks by the rules of `score`: each

@@ -1,4 +1,4 @@
-"""What is public about live questions: lanes, how much a query can carry, its flood, the clock."""
+"""What is public about live questions: tracks, how much a query can carry, its flood, the clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pv4fad.he.noise import CircuitBound
 from pv4fad.he.one_hot import weight_bits
 from pv4fad.he.ring import Ring, RingParameters
 
-LANES = 64
+TRACKS = 64
 """Sums that a bank returns: no query tells more than this many values modulo t."""
 
 _TICK_MS = 50
@@ -21,7 +21,7 @@ _TICK_MS_PER_BANK = 10
 
 def most_questions(plain_modulus: int) -> int:
     """That one query can carry: also the bits that one reply can tell."""
-    return LANES * weight_bits(plain_modulus)
+    return TRACKS * weight_bits(plain_modulus)
 
 
 def bound_of(ring: RingParameters, n_atoms: int, n_sets: int) -> CircuitBound:
@@ -35,15 +35,15 @@ def default_tick_ms(n_banks: int) -> int:
     return max(_TICK_MS, _TICK_MS_PER_BANK * (n_banks + 1))
 
 
-def lane_sums(values: NDArray[np.unsignedinteger], plain_modulus: int) -> NDArray[np.uint32]:
-    """The sums modulo t over the slots of each lane."""
-    sums = values.reshape(-1, LANES).sum(axis=0, dtype=np.uint64) % np.uint64(plain_modulus)
-    return sums.astype(np.uint32)
+def track_sums(values: NDArray[np.unsignedinteger], plain_modulus: int) -> NDArray[np.uint32]:
+    """The sums modulo t over the slots of each track."""
+    sums: NDArray[np.uint64] = values.reshape(-1, TRACKS).sum(axis=0, dtype=np.uint64)
+    return (sums % np.uint64(plain_modulus)).astype(np.uint32)
 
 
-def weights_of(lanes: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
-    """0, 1, 2, … within each lane, in order; those of `weight_bits` and above have to wait."""
-    of = np.asarray(lanes, np.int64)
+def weights_of(tracks: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
+    """0, 1, 2, … within each track, in order; those of `weight_bits` and above have to wait."""
+    of = np.asarray(tracks, np.int64)
     order = np.argsort(of, kind="stable")
     weights = np.empty(len(of), np.int64)
     weights[order] = np.arange(len(of)) - np.searchsorted(of[order], of[order])

@@ -14,7 +14,7 @@ from pv4fad.he.keys import Decryptor, Evaluator, PublicKey, SecretKey
 from pv4fad.he.one_hot import OneHot, weight_bits
 from pv4fad.he.ring import Ciphertext, Ring
 from pv4fad.he.sanitise import Flood, Sanitiser
-from pv4fad.protocol.live.plan import LANES, lane_sums
+from pv4fad.protocol.live.plan import TRACKS, track_sums
 from pv4fad.randomness import secret_residues
 
 Integers = NDArray[np.int64]
@@ -34,15 +34,15 @@ class Placed:
         return len(self.slot)
 
     @property
-    def lane(self) -> Integers:
-        return self.slot % LANES
+    def track(self) -> Integers:
+        return self.slot % TRACKS
 
     def require_fit(self, plain_modulus: int) -> None:
-        """Each question once; within a lane all weights differ, and a value modulo t holds them."""
+        """Each question once; within a track all weights differ, and a value holds them."""
         bits = weight_bits(plain_modulus)
-        places = self.lane * bits + self.weight
+        places = self.track * bits + self.weight
         if (self.weight < 0).any() or (self.weight >= bits).any():
-            raise OrderError("a question with a weight that no lane holds")
+            raise OrderError("a question with a weight that no track holds")
         if len(np.unique(places)) < len(places):
             raise OrderError("two questions have the same place in a reply")
         if len(np.unique(np.stack([self.block, self.slot, self.set]), axis=1).T) < len(self):
@@ -51,15 +51,15 @@ class Placed:
 
 @dataclass
 class Mask:
-    """Step 0: M, and what S has to know of ρ.  It serves one query."""
+    """The mask of a query, step 0: M, and what S has to know of ρ.  It serves one query."""
 
     ciphertext: Ciphertext = field(repr=False)
-    rho: Values = field(repr=False)  # the sums over lanes
+    rho: Values = field(repr=False)  # the sums over tracks
 
 
 @dataclass(frozen=True)
 class Query:
-    """What step 1 yields: Z for the bank, and the sums of ρ over lanes, which S keeps."""
+    """What step 1 yields: Z for the bank, and the sums of ρ over tracks, which S keeps."""
 
     ciphertext: bytes = field(repr=False)
     rho: Values = field(repr=False)
@@ -136,7 +136,7 @@ class QueryMaker:
         # ρ uniform as a polynomial is ρ uniform in every slot.
         rho = secret_residues(self._ring.plain_modulus, self._ring.degree)
         slots = self._ring.decode(self._ring.plaintext(self._header, rho))
-        return Mask(self._sanitiser.cover(rho), lane_sums(slots, self._ring.plain_modulus))
+        return Mask(self._sanitiser.cover(rho), track_sums(slots, self._ring.plain_modulus))
 
 
 class ReplyMaker:
@@ -150,8 +150,8 @@ class ReplyMaker:
         return self._ring.load(ciphertext, 1)
 
     def reply(self, query: Ciphertext) -> Values:
-        """R of each lane."""
-        return lane_sums(self._decryptor.decrypt(query), self._ring.plain_modulus)
+        """R of each track."""
+        return track_sums(self._decryptor.decrypt(query), self._ring.plain_modulus)
 
 
 def bits_of(
@@ -166,10 +166,10 @@ def bits_of(
         raise ProtocolError("a live reply with values that are none modulo t")
     weight = placed.weight.astype(np.uint64)
     total = residues.astype(np.uint64) + t - rho
-    np.add.at(total, placed.lane, (offsets.astype(np.uint64) << weight) % t)
+    np.add.at(total, placed.track, (offsets.astype(np.uint64) << weight) % t)
     total %= t
-    asked = np.zeros(LANES, np.uint64)
-    np.add.at(asked, placed.lane, np.uint64(1) << weight)
+    asked = np.zeros(TRACKS, np.uint64)
+    np.add.at(asked, placed.track, np.uint64(1) << weight)
     if (total & ~asked).any():
         raise ProtocolError("a live reply that is no sum of the bits asked for")
-    return (total[placed.lane] >> weight & np.uint64(1)).astype(np.int8)
+    return (total[placed.track] >> weight & np.uint64(1)).astype(np.int8)

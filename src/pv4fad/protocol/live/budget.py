@@ -1,0 +1,70 @@
+"""How many live queries a bank answers in a day, over all runs.
+
+The count is in a file of its own, not in the store: a query cannot wait while the party works on a
+long transaction.  It is written ahead in blocks, so that a query seldom waits for the disk; a
+process that ends loses what is left of its block.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pv4fad.errors import DataError
+from pv4fad.files import write_whole
+
+DEFAULT_TICKS_PER_DAY = 2_000_000
+"""20 a second are 1,728,000 a day."""
+BLOCK = 4_096
+
+
+class TickBudget:
+    """One per bank; used by one thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        per_day: int,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._path, self._per_day, self._now = path, per_day, now
+        self._day, self._spent = self._read()
+        self._left = 0
+        """Of the block that the file counts as spent."""
+
+    def spend(self) -> bool:
+        """One more query, noted on disk; False if the day's budget is spent."""
+        # A clock that was set back does not start a new day.
+        day = max(self._now().date().isoformat(), self._day)
+        if day != self._day:
+            self._day, self._spent, self._left = day, 0, 0
+        if not self._left:
+            block = min(BLOCK, self._per_day - self._spent)
+            if block <= 0:
+                return False
+            self._write(self._spent + block)
+            self._spent += block
+            self._left = block
+        self._left -= 1
+        return True
+
+    def _read(self) -> tuple[str, int]:
+        try:
+            content = json.loads(self._path.read_text(encoding="utf-8"))
+            day, spent = content["day"], content["ticks"]
+            if type(day) is not str or type(spent) is not int or spent < 0:
+                raise ValueError
+        except FileNotFoundError:
+            return "", 0
+        except (ValueError, TypeError, KeyError):
+            raise DataError(
+                f"{self._path} is damaged: it counts the live queries of the day; delete it to"
+                " begin at 0"
+            ) from None
+        return day, spent
+
+    def _write(self, spent: int) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(self._path, json.dumps({"day": self._day, "ticks": spent}) + "\n", private=True)

@@ -138,6 +138,29 @@ class JobNotes:
         padded = np.concatenate([known.bits, np.full((1, n_sets), UNKNOWN, np.int8)])
         return padded[[row.get(hashed_id(key), -1) for key in keys]]
 
+    @property
+    def epoch(self) -> int:
+        """The match of all accounts: what is known is known until the next one."""
+        with self._records() as records:
+            return _of_match(records).epoch
+
+    def all_known(self, n_sets: int) -> tuple[list[bytes], NDArray[np.int8]]:
+        """Accounts, as they are hashed, and the bits of each, (accounts, sets)."""
+        with self._records() as records:
+            known = _Known.stored(_of_match(records), n_sets)
+        return known.ids, known.bits
+
+    def learn(self, told: Sequence[tuple[bytes, int, int]], n_sets: int) -> None:
+        """What was asked elsewhere in this epoch: account as it is hashed, set, and bit."""
+        with self._records() as records:
+            known = _Known.stored(_of_match(records), n_sets)
+            for number in range(n_sets):
+                of_set = [(account, bit) for account, one, bit in told if one == number]
+                ids, bits = [one for one, _ in of_set], np.array([bit for _, bit in of_set])
+                known = known.and_also(ids, number, bits) if ids else known
+            if told:
+                known.store(_of_match(records))
+
     def n_known(self) -> tuple[int, int]:
         """The accounts about which some bit is known, and how many of these have a positive one.
 

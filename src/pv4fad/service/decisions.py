@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
 import polars as pl
@@ -19,20 +19,20 @@ from numpy.typing import NDArray
 
 from pv4fad.lead.rows import NewRows
 
-How = Literal["banks asked", "local only", "account not yet matched", "bank not answering"]
-HOWS: tuple[How, ...] = (
-    "banks asked",
-    "local only",
-    "account not yet matched",
-    "bank not answering",
-)
+How = Literal[
+    "banks asked", "local only", "account not yet matched", "bank not known", "bank not answering"
+]
+HOWS: tuple[How, ...] = get_args(How)
 """How a payment was decided.
 
     banks asked               with the answers of the banks, new ones or those of this epoch
     local only                nothing that a bank could have said would have changed the decision
-    account not yet matched   the local decision: a bank could have changed it, but cannot be asked
-                              about this account before the next match
-    bank not answering        the local decision, for the same reason; the bank did not answer
+
+A bank could have changed it, but an account is taken as ordinary, because
+
+    account not yet matched   nobody can be asked about it before the next match
+    bank not known            it is not known which bank keeps it: only batches ask all of them
+    bank not answering        its bank did not answer in time
 """
 
 

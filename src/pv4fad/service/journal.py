@@ -8,6 +8,7 @@ kill -9 or a power cut the journal ends with the last one.
     ids       HMAC(payment id) → block and position: finds a payment that comes again
     alerts    each alert once more, on its own, sealed
     actions   what people did at the desk, and what became of hand-overs; sealed
+    questions what banks were asked and what they said, until the store has it; sealed
     head      how many there are of each, sealed with every commit
 
 Sealed is as in the stores (AES-256-GCM, bound to what it is and to its number); the key is a record
@@ -21,16 +22,18 @@ the whole file is not, as with the stores.  One thread at a time; one process at
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hmac import digest as hmac_digest
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from pv4fad.errors import OrderError, StoreError
 from pv4fad.randomness import secret_bytes
@@ -41,10 +44,12 @@ from pv4fad.store.store import Store
 
 FOLDER, FILE_NAME = "live", "journal.db"
 _APPLICATION_ID = 0x5056344A  # "PV4J"
-_VERSION = 1
+_VERSION = 2  # questions
 _ID_BYTES = 16
+T = TypeVar("T")
 _LOOK_UP_AT_ONCE = 500  # SQLite allows some thousand parameters
-_TABLES = ("blocks", "ids", "alerts", "actions")
+_TABLES = ("blocks", "ids", "alerts", "actions", "questions")
+_FORGOTTEN = "forgotten"  # questions: their numbers go on, so that no old row passes for a new one
 _SCHEMA = (
     "CREATE TABLE head (journal BLOB NOT NULL, sealed BLOB NOT NULL)",
     "CREATE TABLE blocks (number INTEGER PRIMARY KEY, sealed BLOB NOT NULL)",
@@ -52,6 +57,7 @@ _SCHEMA = (
         id BLOB PRIMARY KEY, block INTEGER NOT NULL, position INTEGER NOT NULL) WITHOUT ROWID""",
     "CREATE TABLE alerts (number INTEGER PRIMARY KEY, sealed BLOB NOT NULL)",
     "CREATE TABLE actions (number INTEGER PRIMARY KEY, sealed BLOB NOT NULL)",
+    "CREATE TABLE questions (number INTEGER PRIMARY KEY, sealed BLOB NOT NULL)",
 )
 
 
@@ -97,7 +103,9 @@ class Journal:
         self._sealer = Sealer(hmac_digest(key, b"pv4fad journal", "sha256"))
         self._id_key = hmac_digest(key, b"pv4fad journal ids", "sha256")
         self._id = b""
-        self._counts = dict.fromkeys(_TABLES, 0)
+        self._counts = dict.fromkeys((*_TABLES, _FORGOTTEN), 0)
+        # SQLite and fsync must not stop an event loop.
+        self._thread = ThreadPoolExecutor(1, "journal")
 
     @classmethod
     def open(cls, folder: Path, key: bytes) -> Self:
@@ -115,7 +123,12 @@ class Journal:
         return journal
 
     def close(self) -> None:
+        self._thread.shutdown(wait=True)
         self._connection.close()
+
+    def aside(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """Something that the journal does, in a thread of its own: in turn, and begun at once."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     def __enter__(self) -> Self:
         return self
@@ -212,6 +225,27 @@ class Journal:
         for number in range(self._counts["actions"]):
             yield self._read("actions", number)
 
+    # What banks were asked.
+
+    def ask(self, note: Mapping[str, Any]) -> None:
+        """Keep questions or answers; durable on return."""
+        with self._commit({"questions": 1}):
+            self._insert("questions", self._counts["questions"], note)
+
+    def questions(self) -> Iterator[dict[str, Any]]:
+        """All that is kept of them, in order."""
+        for number in range(self._counts[_FORGOTTEN], self._counts["questions"]):
+            yield self._read("questions", number)
+
+    def replace_questions(self, notes: Sequence[Mapping[str, Any]]) -> None:
+        """Keep these instead of all that is kept of them: the rest is somewhere else."""
+        first = self._counts["questions"]
+        gone = first - self._counts[_FORGOTTEN]
+        with self._commit({"questions": len(notes), _FORGOTTEN: gone}) as connection:
+            connection.execute("DELETE FROM questions")
+            for number, note in enumerate(notes, first):
+                self._insert("questions", number, note)
+
     # Below.
 
     def _load(self) -> None:
@@ -223,9 +257,10 @@ class Journal:
         else:
             self._id, sealed = row
             self._counts = json.loads(self._sealer.open(sealed, self._label("head", 0)))
-        for table, noted in self._counts.items():
+        for table in _TABLES:
             ((n_rows,),) = self._connection.execute(f"SELECT count(*) FROM {table}")  # noqa: S608
-            if n_rows != noted:
+            gone = self._counts[_FORGOTTEN] if table == "questions" else 0
+            if n_rows != self._counts[table] - gone:
                 raise self._damaged()
 
     @contextmanager

@@ -82,8 +82,6 @@ class Pipeline:
         self._under_way: dict[str, _Payment] = {}
         self._n_under_way = 0
         self._deciding: set[asyncio.Task[None]] = set()
-        # The journal has a thread of its own: SQLite and fsync must not stop the event loop.
-        self._writer = ThreadPoolExecutor(1, "journal")
         self._worker = ThreadPoolExecutor(1, "payments")
         self.is_running = False
 
@@ -117,7 +115,7 @@ class Pipeline:
 
     async def on_journal(self, work: Callable[..., T], *arguments: Any) -> T:
         """Something else that the journal does, in turn."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, work, *arguments)
+        return await self._journal.aside(work, *arguments)
 
     async def act(self, action: dict[str, Any]) -> Alert | None:
         """Keep what somebody did at the desk, then apply it."""
@@ -136,7 +134,6 @@ class Pipeline:
             for task in self._deciding:
                 task.cancel()
             self._worker.shutdown(wait=True)
-            self._writer.shutdown(wait=True)
 
     # From waiting to the engine.
 

@@ -88,7 +88,7 @@ def test_few_payments_say_nothing_about_drift():
 
 
 def test_the_scores_of_training_are_their_own_reference():
-    own = live_world().engine.own
+    own = live_world().engine.judging.own
     expected = Expected.of(own.histograms, own.knowledge)
     scores = -np.expm1(-own.knowledge.hazard)
     n_copies = -(-LEAST // len(scores))

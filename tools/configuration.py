@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from pv4fad.deployment.party_folder import PartySettings
+from pv4fad.deployment.party_folder import LiveSettings, PartySettings
 from pv4fad.forest.config import ForestConfig, RandomShape
 from pv4fad.forest.pairs import CountConfig
 from pv4fad.forest.tree import BankCondition
@@ -38,6 +38,7 @@ _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
         Condition,
     ),
     ("A deployed party", "`party.toml` ([deployment](deployment.md)).", PartySettings),
+    ("Live questions", "`[live]` of a payment network's `party.toml`.", LiveSettings),
 )
 _LIBRARY = (ForestConfig, RandomShape, CountConfig)
 
@@ -101,6 +102,8 @@ def _default(field: FieldInfo) -> str:
     value = field.default
     if isinstance(value, tuple) and value and isinstance(value[0], BankCondition):
         return "both sides, ordinary or not"
+    if isinstance(value, ValidatedModel):
+        return "see below"
     return "none" if value is None else f"`{value}`" if value != "" else "empty"
 
 

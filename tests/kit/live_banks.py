@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -37,7 +37,7 @@ from pv4fad.protocol.live.bank import LiveAnswers
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.run.meter import Meter
 from pv4fad.service.asking.engine import LiveEngine, Timing
-from pv4fad.service.asking.knowledge import known_bits
+from pv4fad.service.asking.knowledge import known_now
 from pv4fad.service.asking.model import LiveModel, read_model
 from pv4fad.service.decisions import Decided
 from pv4fad.service.journal import Journal
@@ -103,8 +103,16 @@ class LiveFederation:
 
     def model(self, journal: Journal, judging: Judging | None = None) -> LiveModel:
         judging = judging or self.judging
-        known = known_bits(self.store, self.run_id, journal, len(judging.sets))
+        known = self.known(journal)
         return read_model(self.store, self.run_id, judging, known, Path(tempfile.gettempdir()))
+
+    def known(self, journal: Journal) -> Mapping[bytes, np.ndarray]:
+        """What is known now; what the journal has is taken over."""
+        noted = list(journal.questions())
+        found = known_now(self.store, self.run_id, noted, len(self.judging.sets))
+        if found.left is not None:
+            journal.replace_questions(len(noted), found.left)
+        return found.bits
 
     def truth(self, payments: NewRows) -> np.ndarray:
         """(accounts, kinds), by a plain look-up."""

@@ -26,7 +26,6 @@ from pv4fad.evidence.judgement import UNKNOWN
 from pv4fad.lead.scoring_job import JobNotes, ScoringJob
 from pv4fad.protocol.tables import hashed_id
 from pv4fad.protocol.wire import decode, encode
-from pv4fad.service.asking.knowledge import known_bits
 from pv4fad.service.asking.line import Line
 from pv4fad.service.decisions import HOWS
 from pv4fad.service.journal import Journal
@@ -134,7 +133,7 @@ def test_known_bits_of_batches_are_used_and_batches_know_what_live_questions_tol
     assert not asked & {name.decode() for name in ids}
     # When a model is loaded again, the store has it all, and the journal nothing.
     before = JobNotes(copy.store, world.run_id).n_known()
-    known_bits(copy.store, world.run_id, journal, sets)
+    copy.known(journal)
     after = JobNotes(copy.store, world.run_id).n_known()
     assert after[0] == before[0] + len(asked)
     assert not list(journal.questions())
@@ -207,17 +206,17 @@ def test_a_scoring_that_was_interrupted_goes_on_with_what_it_knew(world, journal
     name = hashed_id(world.payments.keys[0])
     note = {"run": world.run_id, "epoch": 0, "ids": [name.decode()], "sets": [1], "bits": [1]}
     journal.ask(note)
-    known = known_bits(world.store, world.run_id, journal, sets)
+    known = world.known(journal)
     assert known[name].tolist() == [UNKNOWN, 1, UNKNOWN]
     assert notes.n_known() == (0, 0)
     assert list(journal.questions()) == [note]
     assert notes.read() == job
     notes.end()
-    assert known_bits(world.store, world.run_id, journal, sets)[name].tolist() == [-1, 1, -1]
+    assert world.known(journal)[name].tolist() == [-1, 1, -1]
     assert notes.n_known() == (1, 1)
     assert not list(journal.questions())
     journal.ask(note | {"epoch": 7})  # of another epoch
-    known_bits(world.store, world.run_id, journal, sets)
+    world.known(journal)
     assert not list(journal.questions())
 
 

@@ -87,11 +87,11 @@ def test_questions_are_kept_until_they_are_replaced(folder):
             journal.ask({"n": number})
     with Journal.open(folder, KEY) as journal:
         assert [one["n"] for one in journal.questions()] == [0, 1, 2, 3]
-        journal.replace_questions([{"n": 2}])
+        journal.replace_questions(3, [{"n": 2}])
         journal.ask({"n": 9})
     with Journal.open(folder, KEY) as journal:
-        assert [one["n"] for one in journal.questions()] == [2, 9]
-        journal.replace_questions([])
+        assert [one["n"] for one in journal.questions()] == [3, 2, 9]
+        journal.replace_questions(3, [])
         assert not list(journal.questions())
         journal.write(entries(0))
     with Journal.open(folder, KEY) as journal:
@@ -106,7 +106,7 @@ def test_a_question_that_was_replaced_cannot_be_put_back(folder):
     ((old,),) = connection.execute("SELECT sealed FROM questions").fetchall()
     connection.close()
     with Journal.open(folder, KEY) as journal:
-        journal.replace_questions([])
+        journal.replace_questions(1, [])
         journal.ask({"n": 1})
     connection = sqlite3.connect(folder / FOLDER / "journal.db")
     connection.execute("UPDATE questions SET sealed = ?", (old,))

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from pv4fad.deployment.card import PartyCard, Role, read_card, require_complete
 from pv4fad.errors import DataError, ParameterError, StoreError
@@ -29,6 +29,8 @@ from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.identity import Identity, stored_identity
+from pv4fad.protocol.live.budget import DEFAULT_TICKS_PER_DAY
+from pv4fad.protocol.live.plan import default_tick_ms
 from pv4fad.protocol.roles import BANK
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.protocol.score.metering import DEFAULT_BUDGET
@@ -44,6 +46,33 @@ CarrierName = Literal["hub", "flower"]
 CARRIERS: tuple[CarrierName, ...] = ("hub", "flower")
 SETTINGS_FILE, CARD_FILE = "party.toml", "card.json"
 KEY_FILE = "keys/connection.key"
+_TIMEOUT_MS, _LEAST_TICKS = 1_000, 4
+
+
+class LiveSettings(ValidatedModel):
+    """The clock of live questions: public, the same whatever is asked."""
+
+    tick_ms: int | None = Field(default=None, ge=10, le=10_000)
+    """The time from one query to the next, of every bank.
+
+    By default 50 for up to 4 banks, and 10 more for each bank beyond.
+    """
+    timeout_ms: int | None = Field(default=None, ge=100, le=60_000)
+    """How long a payment waits for banks before it is decided without them.
+
+    By default 1000, and 4 ticks at least.
+    """
+
+    def times_ms(self, n_banks: int) -> tuple[int, int]:
+        """Of a tick, and the timeout."""
+        tick = self.tick_ms or default_tick_ms(n_banks)
+        timeout = self.timeout_ms or max(_TIMEOUT_MS, _LEAST_TICKS * tick)
+        if timeout < _LEAST_TICKS * tick:
+            raise ParameterError(
+                f"live: timeout-ms {timeout} is less than {_LEAST_TICKS} ticks of {tick} ms: no"
+                " bank could answer in time"
+            )
+        return tick, timeout
 
 
 class PartySettings(ValidatedModel):
@@ -85,6 +114,8 @@ class PartySettings(ValidatedModel):
     """A bank, metered runs: how many answers a day may be positive."""
     metered_release: int = Field(default=0, ge=0)
     """A bank, metered runs: raise it to go on after the aggregator has stopped its answers."""
+    live_ticks_per_day: int = Field(default=DEFAULT_TICKS_PER_DAY, ge=0)
+    """A bank: how many live queries it answers per day, over all runs."""
     alert_share: float | None = Field(default=None, gt=0)
     """The payment network: expected share of payments that become alerts; at most as trained."""
     batch: int = Field(default=Batching().transactions, ge=1)
@@ -94,11 +125,15 @@ class PartySettings(ValidatedModel):
     training: TrainingSettings | None = None
     """The payment network: how to train (docs/operate/training.md)."""
 
-    @field_validator("training", mode="before")
+    live: LiveSettings = LiveSettings()
+    """The payment network: `tick-ms` and `timeout-ms` of its live service."""
+
+    @field_validator("training", "live", mode="before")
     @classmethod
-    def _with_underscores(cls, value: Any) -> Any:
+    def _with_underscores(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, dict):
-            return TrainingSettings(**{key.replace("-", "_"): item for key, item in value.items()})
+            model = TrainingSettings if info.field_name == "training" else LiveSettings
+            return model(**{key.replace("-", "_"): item for key, item in value.items()})
         return value
 
     @property

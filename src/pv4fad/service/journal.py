@@ -237,13 +237,12 @@ class Journal:
         for number in range(self._counts[_FORGOTTEN], self._counts["questions"]):
             yield self._read("questions", number)
 
-    def replace_questions(self, notes: Sequence[Mapping[str, Any]]) -> None:
-        """Keep these instead of all that is kept of them: the rest is somewhere else."""
-        first = self._counts["questions"]
-        gone = first - self._counts[_FORGOTTEN]
-        with self._commit({"questions": len(notes), _FORGOTTEN: gone}) as connection:
-            connection.execute("DELETE FROM questions")
-            for number, note in enumerate(notes, first):
+    def replace_questions(self, n_first: int, notes: Sequence[Mapping[str, Any]]) -> None:
+        """Keep these instead of the first `n_first` that are kept: the rest is somewhere else."""
+        before = self._counts[_FORGOTTEN] + n_first
+        with self._commit({"questions": len(notes), _FORGOTTEN: n_first}) as connection:
+            connection.execute("DELETE FROM questions WHERE number < ?", (before,))
+            for number, note in enumerate(notes, self._counts["questions"]):
                 self._insert("questions", number, note)
 
     # Below.

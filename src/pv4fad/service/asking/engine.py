@@ -112,6 +112,7 @@ class LiveEngine:
         """From now on; what waits is judged again."""
         new = await self._begin(model)
         before, self._asking = self._asking, new
+        new.knowledge.absorb(before.knowledge)
         await before.end()
 
     async def _begin(self, model: LiveModel) -> _Asking:

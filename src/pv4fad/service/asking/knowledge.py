@@ -1,14 +1,15 @@
 """What is known about accounts in this epoch, what has been asked, and what is being asked.
 
 On disk are, in the journal, the questions before they are sent and the answers when they are known.
-From there they are taken over into the store whenever a model is loaded (`known_bits`), so that
+From there they are taken over into the store whenever a model is loaded (`known_now`), so that
 batch scorings know them.  A question whose answer was lost, because the service was killed before
 it was noted, may be asked again: it tells the same bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from pv4fad.errors import ProtocolError
 from pv4fad.evidence.judgement import UNKNOWN, complete
 from pv4fad.lead.scoring_job import JobNotes
 from pv4fad.service.asking.model import LiveModel
-from pv4fad.service.journal import Journal
 from pv4fad.store.store import Store
 
 Integers = NDArray[np.int64]
@@ -61,6 +61,16 @@ class Knowledge:
             raise ProtocolError("a record that is of two kinds")
         self.bits[rows] = complete(self.bits[rows])
 
+    def absorb(self, other: Knowledge) -> None:
+        """What another one of the same epoch has learnt meanwhile."""
+        if (other._tables.run_id, other._tables.epoch) != (self._tables.run_id, self._tables.epoch):
+            return
+        known = np.flatnonzero((other.bits[: other.n_placed] != UNKNOWN).any(axis=1))
+        mine = self.numbers([other._ids[number] for number in known])
+        known, mine = known[mine >= 0], mine[mine >= 0]
+        told = other.bits[known]
+        self.bits[mine] = np.where(told == UNKNOWN, self.bits[mine], told)
+
     # On disk.
 
     def note(
@@ -86,20 +96,30 @@ class Knowledge:
         return int((self.bits == 1).any(axis=1).sum())
 
 
-def known_bits(
-    store: Store, run_id: str, journal: Journal, n_sets: int
-) -> dict[bytes, NDArray[np.int8]]:
-    """(sets,) of each account of which something is known in this epoch, by what is hashed of it.
+@dataclass(frozen=True)
+class KnownNow:
+    """What is known in an epoch, from store and journal."""
 
-    What the journal has is taken over into the store, unless a scoring is interrupted there, which
-    has to go on with what it knew when it began.  Older epochs are forgotten.  Questions without an
-    answer stay in the journal, so that all that was asked is on record.
+    bits: Mapping[bytes, NDArray[np.int8]] = field(repr=False)
+    """(sets,) of each account of which something is known, by what is hashed of it."""
+    left: tuple[Mapping[str, Any], ...] | None = field(repr=False)
+    """What the journal keeps of the notes; None: all of them."""
+
+
+def known_now(
+    store: Store, run_id: str, noted: Sequence[Mapping[str, Any]], n_sets: int
+) -> KnownNow:
+    """What is known in the present epoch.  `noted`: the questions of the journal.
+
+    They are taken over into the store, unless a scoring is interrupted there, which has to go on
+    with what it knew when it began.  Older epochs are forgotten.  Questions without an answer stay
+    in the journal, so that all that was asked is on record.
     """
     notes = JobNotes(store, run_id)
     here = {"run": run_id, "epoch": notes.epoch}
     asked: set[tuple[str, int]] = set()
     told: dict[tuple[str, int], int] = {}
-    for note in journal.questions():
+    for note in noted:
         if {"run": note["run"], "epoch": note["epoch"]} != here:
             continue
         pairs = list(zip(note["ids"], note["sets"], strict=True))
@@ -107,15 +127,15 @@ def known_bits(
             asked.update(pairs)
         else:
             told.update(zip(pairs, note["bits"], strict=True))
+    left: tuple[Mapping[str, Any], ...] | None = None
     if notes.read() is None:
         notes.learn([(name.encode(), one, bit) for (name, one), bit in told.items()], n_sets)
-        left = sorted(asked - told.keys())
-        names, sets = [name for name, _ in left], [of_set for _, of_set in left]
-        note = here | {"ids": names, "sets": sets, "bits": None}
-        journal.replace_questions([note] if left else [])
+        open_ = sorted(asked - told.keys())
+        names, sets = [name for name, _ in open_], [of_set for _, of_set in open_]
+        left = (here | {"ids": names, "sets": sets, "bits": None},) if open_ else ()
     ids, bits = notes.all_known(n_sets)
     known = dict(zip(ids, bits.copy(), strict=True))
     for (name, of_set), bit in told.items():
         row = known.setdefault(name.encode(), np.full(n_sets, UNKNOWN, np.int8))
         row[of_set] = bit
-    return known
+    return KnownNow(known, left)

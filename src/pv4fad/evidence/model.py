@@ -91,6 +91,16 @@ class EvidenceModel:
         """
         if not 0 < alert_share <= 1:
             raise ParameterError(f"alert share {alert_share}: give a share above 0, at most 1")
+        if alert_share not in self._thresholds:
+            self._thresholds[alert_share] = self._threshold(alert_share)
+        return self._thresholds[alert_share]
+
+    @cached_property
+    def _thresholds(self) -> dict[float, float]:
+        """Computed once per share: payments are judged a few at a time."""
+        return {}
+
+    def _threshold(self, alert_share: float) -> float:
         own = self.knowledge
         value, weight = [own.hazard], [own.weight]
         for side in range(own.stratum.shape[1]):

@@ -18,8 +18,8 @@ from sklearn.metrics import average_precision_score
 from pv4fad.attack.findings import Finding
 from pv4fad.errors import DataError
 from pv4fad.evidence.classes import ORDINARY, counted_sets, kind_counts, provided_kinds
+from pv4fad.evidence.judgement import UNKNOWN
 from pv4fad.evidence.noise import CountNoise
-from pv4fad.evidence.questions import UNKNOWN
 from pv4fad.lead.evidence_model import noise_of
 from pv4fad.privacy.effective import guessing_bound
 from pv4fad.privacy.epsilon import Epsilon

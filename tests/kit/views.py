@@ -5,14 +5,18 @@ A function that ends in `_ciphertexts` or takes `answers` finds its message amon
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
+from math import log2
+
 import numpy as np
 from tests.kit.phase import phase
 from tests.kit.recording import Event, record_in
 from tests.kit.uniformity import are_uniform_and_fresh, is_uniform
 
 from pv4fad.he.keys import Decryptor, SecretKey
-from pv4fad.he.ring import Ring
-from pv4fad.he.sanitise import Flood
+from pv4fad.he.ring import TAG_RING, Ring
+from pv4fad.he.sanitise import Flood, Sanitiser
 from pv4fad.protocol.count import bank as count_bank
 from pv4fad.protocol.count import steps as count_steps
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
@@ -21,6 +25,7 @@ from pv4fad.protocol.match import steps as match_steps
 from pv4fad.protocol.match.messages import BlindedIndicators, MaskedDistances, MaskedValues
 from pv4fad.protocol.parameters import digest_of
 from pv4fad.protocol.propose.state import NetworkKeys, OwnKeys
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.score.state import Totals
 from pv4fad.randomness import secret_residues
@@ -114,7 +119,7 @@ def own_share_for(run, bank: str) -> np.ndarray:
     """p_j: by how much the payment network's share grew while it served bank j."""
     t = np.uint64(run.world.parameters.plain_modulus)
     mine = [event for event in run.events if event.message.address.sender == bank]
-    mine = [event for event in mine if event.receiver.name == "payment-network"]
+    mine = [event for event in mine if event.receiver.name == PAYMENT_NETWORK]
     mine = [event for event in mine if event.message.address.epoch == 0]  # of training
     before, after = (run.before(event, OwnSums).p for event in (mine[1], mine[-1]))
     return ((after + t - before) % t).ravel()
@@ -152,6 +157,11 @@ def sent_with(run, kind):
     return [event for event in run.events if any(isinstance(one, kind) for one in event.answers())]
 
 
+def all_of(run, kind):
+    """Every message of a kind that arrived, each in a list, as views take answers."""
+    return [[event.message] for event in run.of(kind)]
+
+
 def noise_is_the_flood(run, ciphertexts, secret: SecretKey, circuit: str) -> bool:
     return fills_flood(ciphertexts, secret, run.world.parameters.bounds[circuit].flood)
 
@@ -180,6 +190,47 @@ def fills_flood(ciphertexts, secret: SecretKey, flood: Flood) -> bool:
     return True
 
 
+def returned_ciphertexts(run) -> Counter[bytes]:
+    """All ciphertexts of a run that were sent to the holder of their key, by their hash."""
+    parameters, found = run.world.parameters, Counter()
+    for event in run.events:
+        is_network = event.receiver.name == PAYMENT_NETWORK
+        rings = parameters.network_rings.values() if is_network else (parameters.share_ring,)
+        headers = [
+            (ring.header(level, is_evaluated=evaluated), ring.ciphertext_bytes(level))
+            for ring in map(Ring.of, rings)
+            for level in range(1, ring.parameters.n_data_primes + 1)
+            for evaluated in (True, False)
+        ]
+        values = [getattr(event.message, name) for name in event.message.codecs]
+        pieces = [one for value in values for one in (value if type(value) is tuple else [value])]
+        for piece in pieces:
+            for header, size in headers:
+                if type(piece) is bytes and piece.startswith(header):
+                    parts = (piece[i : i + size] for i in range(0, len(piece), size))
+                    found.update(hashlib.sha256(part).digest() for part in parts)
+    return found
+
+
+def hashes_of(ciphertexts) -> Counter[bytes]:
+    return Counter(hashlib.sha256(one).digest() for one in ciphertexts)
+
+
+def noise_bits_before_flooding(monkeypatch, returned, run, event: Event) -> list[float]:
+    """log2 of the noise of each ciphertext that is sanitised while an answer is made anew."""
+    made, flooded = [], Sanitiser.flooded
+
+    def noting(self, ciphertext):
+        assert self.ring.level_of(ciphertext) == self.flood.n_primes
+        made.append(self.ring.load(self.ring.dump(ciphertext), self.flood.n_primes))
+        return flooded(self, ciphertext)
+
+    monkeypatch.setattr(Sanitiser, "flooded", noting)
+    ciphertexts, secret = returned(run, event.replayed())
+    assert len(made) == len(ciphertexts)
+    return [Decryptor(secret).phase_bits(one) - log2(secret.ring.plain_modulus) for one in made]
+
+
 def modulus_of(run, view) -> int:
     """Modulo what the values of a view are."""
     parameters = run.world.parameters
@@ -189,9 +240,11 @@ def modulus_of(run, view) -> int:
     return parameters.plain_modulus
 
 
-def looks_uniform(run, view, answers) -> bool:
-    """Whether all that a view opens of these answers is uniform, with no row like another."""
-    return are_uniform_and_fresh(view(run, answers), modulus_of(run, view))
+def looks_uniform(run, view, *of_events) -> bool:
+    """Whether all that a view opens of the answers to one event, or to several, is uniform, with
+    no row like another."""
+    rows = [view(run, answers) for answers in of_events]
+    return are_uniform_and_fresh(np.concatenate(rows), modulus_of(run, view))
 
 
 def made_anew_looks_uniform(run, view, event: Event) -> bool:
@@ -217,16 +270,17 @@ def no_residues(modulus, n):
     return np.zeros(n, np.uint64)
 
 
-def no_first_half(modulus, n):
-    """Of r and ρ, which are drawn together, no r."""
-    drawn = secret_residues(modulus, n)
-    drawn[: n // 2] = 0
+def no_value_masks(leave_out: slice):
+    """Of r and ρ, one row for each bin, which are drawn together, not these.  What a bin is padded
+    with is drawn by the same function, fewer at a time, and remains."""
+
+    def drawn(modulus, n):
+        residues = secret_residues(modulus, n)
+        if n == 2 * TAG_RING.degree:
+            residues.reshape(2, -1)[leave_out] = 0
+        return residues
+
     return drawn
-
-
-def no_second_half(modulus, n):
-    """Of r and ρ, no ρ."""
-    return no_first_half(modulus, n)[::-1]
 
 
 def no_mask(*_, n, **__):
@@ -238,9 +292,8 @@ def no_flood(ring, flood):
 
 
 TRAINING_MASKS = {
-    "r and ρ of the match": (match_steps, "secret_residues", no_residues, opened_values),
-    "r of the match": (match_steps, "secret_residues", no_first_half, opened_values),
-    "ρ of the match": (match_steps, "secret_residues", no_second_half, opened_values),
+    "r of the match": (match_steps, "secret_residues", no_value_masks(np.s_[:1]), opened_values),
+    "ρ of the match": (match_steps, "secret_residues", no_value_masks(np.s_[1:]), opened_values),
     "g of the match": (match_steps, "secret_residues", no_residues, opened_distances),
     "s of the match": (match_steps, "secret_residues", no_residues, opened_indicators),
     "ρ of the count": (

@@ -26,11 +26,13 @@ from tests.kit.views import (
     check_masks_are_new_and_bound,
     distance_ciphertexts,
     envelope,
+    hashes_of,
     indicator_ciphertexts,
     looks_uniform,
     made_anew_looks_uniform,
     no_flood,
     no_mask,
+    noise_bits_before_flooding,
     noise_is_the_flood,
     noisy_sums,
     of_kind,
@@ -41,6 +43,7 @@ from tests.kit.views import (
     opened_values,
     product_ciphertexts,
     query_ciphertexts,
+    returned_ciphertexts,
     sent_with,
     sums_per_bank,
     value_ciphertexts,
@@ -118,8 +121,7 @@ VIEWS = {
 def test_what_a_party_can_open_is_uniform(run, view):
     events = VIEWS[view](run)
     assert events
-    for event in events:
-        assert looks_uniform(run, view, event.answers())
+    assert looks_uniform(run, view, *(event.answers() for event in events))
 
 
 def test_all_banks_together_give_the_noisy_counts_and_no_more(run):
@@ -159,6 +161,23 @@ def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
     for event in events(run):
         ciphertexts, secret = returned(run, event.answers())
         assert noise_is_the_flood(run, ciphertexts, secret, circuit)
+
+
+def test_no_ciphertext_that_goes_back_to_a_key_holder_is_left_out(run):
+    looked_at = (
+        ciphertext
+        for returned, (events, _) in RETURNED.items()
+        for event in events(run)
+        for ciphertext in returned(run, event.answers())[0]
+    )
+    assert hashes_of(looked_at) == returned_ciphertexts(run)
+
+
+@pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
+def test_the_noise_before_the_flood_is_below_its_bound(run, monkeypatch, returned):
+    events, circuit = RETURNED[returned]
+    measured = noise_bits_before_flooding(monkeypatch, returned, run, events(run)[-1])
+    assert max(measured) < run.world.parameters.bounds[circuit].noise_bits
 
 
 @pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)

@@ -11,14 +11,17 @@ from tests.kit.recording import Recording, kinds_kept, recorded_run, small_world
 from tests.kit.uniformity import is_uniform
 from tests.kit.views import (
     TRAINING_MASKS,
+    all_of,
     distance_ciphertexts,
     envelope,
+    hashes_of,
     indicator_ciphertexts,
     looks_uniform,
     made_anew_looks_uniform,
     network_key,
     no_flood,
     no_residues,
+    noise_bits_before_flooding,
     noise_is_the_flood,
     noisy_sums,
     of_kind,
@@ -28,6 +31,7 @@ from tests.kit.views import (
     opened_products,
     opened_values,
     product_ciphertexts,
+    returned_ciphertexts,
     sent_with,
     sums_per_bank,
     value_ciphertexts,
@@ -105,8 +109,7 @@ VIEWS = {
 def test_what_a_party_can_open_is_uniform(run, view):
     events = sent_with(run, VIEWS[view])
     assert events
-    for event in events:
-        assert looks_uniform(run, view, event.answers())
+    assert looks_uniform(run, view, *(event.answers() for event in events))
 
 
 def test_the_label_share_of_a_bank_is_uniform_and_the_same_at_all_banks(run):
@@ -145,8 +148,25 @@ RETURNED = {
 @pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
 def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
     kind, circuit = RETURNED[returned]
-    for event in sent_with(run, kind):
-        assert noise_is_the_flood(run, *returned(run, event.answers()), circuit)
+    for message in all_of(run, kind):
+        assert noise_is_the_flood(run, *returned(run, message), circuit)
+
+
+def test_no_ciphertext_that_goes_back_to_a_key_holder_is_left_out(run):
+    looked_at = (
+        ciphertext
+        for returned, (kind, _) in RETURNED.items()
+        for message in all_of(run, kind)
+        for ciphertext in returned(run, message)[0]
+    )
+    assert hashes_of(looked_at) == returned_ciphertexts(run)
+
+
+@pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
+def test_the_noise_before_the_flood_is_below_its_bound(run, monkeypatch, returned):
+    kind, circuit = RETURNED[returned]
+    measured = noise_bits_before_flooding(monkeypatch, returned, run, sent_with(run, kind)[-1])
+    assert max(measured) < run.world.parameters.bounds[circuit].noise_bits
 
 
 # Without a mask.

@@ -14,20 +14,24 @@ from tests.kit.recording import Recording, record, spy_on_masks
 from tests.kit.scoring_worlds import again, expected_votes, rows_of, trained
 from tests.kit.views import (
     about_broadcast,
+    all_of,
     answers_of_one_bank,
     bank_key,
     check_masks_are_new_and_bound,
     envelope,
+    hashes_of,
     looks_uniform,
     made_anew_looks_uniform,
     no_flood,
     no_mask,
     no_residues,
+    noise_bits_before_flooding,
     noise_is_the_flood,
     of_kind,
     opened,
     opened_queries,
     query_ciphertexts,
+    returned_ciphertexts,
     sent_with,
 )
 from tests.kit.world import World, scoring_input
@@ -160,21 +164,23 @@ def votes_of_one_bank(run, answers):
 
 
 VIEWS = {
-    opened_set_shares: lambda run: sent_with(run, BlindedSetShares),
-    set_masks: lambda run: sent_with(run, BlindedSetShares),
-    opened_queries: lambda run: sent_with(run, ScoreQuery),
-    bank_answers: lambda run: sent_with(run, ScoreQuery),
-    answered: lambda run: sent_with(run, ScoreReply),
-    votes_of_one_bank: about_broadcast,
+    opened_set_shares: BlindedSetShares,
+    set_masks: BlindedSetShares,
+    opened_queries: ScoreQuery,
+    bank_answers: ScoreQuery,
+    answered: ScoreReply,
 }
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)
 def test_what_a_party_can_open_is_uniform(run, view):
-    events = VIEWS[view](run)
-    assert events
-    for event in events:
-        assert looks_uniform(run, view, event.answers())
+    assert looks_uniform(run, view, *all_of(run, VIEWS[view]))
+
+
+def test_the_votes_of_one_bank_are_uniform(run):
+    assert looks_uniform(
+        run, votes_of_one_bank, *(event.answers() for event in about_broadcast(run))
+    )
 
 
 def test_all_banks_together_give_the_coalition_the_votes_and_no_more(run):
@@ -197,9 +203,27 @@ RETURNED = {
 
 @pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
 def test_the_noise_of_what_a_key_holder_gets_back_is_the_flood(run, returned):
+    """Of every ciphertext: all y and Z of all layers, blocks and tables."""
     kind, circuit = RETURNED[returned]
-    event = sent_with(run, kind)[0]
-    assert noise_is_the_flood(run, *returned(run, event.answers()), circuit)
+    for message in all_of(run, kind):
+        assert noise_is_the_flood(run, *returned(run, message), circuit)
+
+
+def test_no_ciphertext_that_goes_back_to_a_key_holder_is_left_out(run):
+    looked_at = (
+        ciphertext
+        for returned, (kind, _) in RETURNED.items()
+        for message in all_of(run, kind)
+        for ciphertext in returned(run, message)[0]
+    )
+    assert hashes_of(looked_at) == returned_ciphertexts(run)
+
+
+@pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
+def test_the_noise_before_the_flood_is_below_its_bound(run, monkeypatch, returned):
+    kind, circuit = RETURNED[returned]
+    measured = noise_bits_before_flooding(monkeypatch, returned, run, sent_with(run, kind)[-1])
+    assert max(measured) < run.world.parameters.bounds[circuit].noise_bits
 
 
 # Without a mask.
@@ -241,17 +265,20 @@ def test_the_masks_of_a_query_differ_in_their_number_of_rows(run):
 @pytest.mark.parametrize("mask", MASKS)
 def test_without_this_mask_the_check_above_fails(run, monkeypatch, mask):
     module, name, nothing, view = MASKS[mask]
-    event = VIEWS[view](run)[-1]
+    event = (about_broadcast(run) if view is votes_of_one_bank else sent_with(run, VIEWS[view]))[-1]
     monkeypatch.setattr(module, name, nothing)
     assert not looks_uniform(run, view, event.replayed())
 
 
 @pytest.mark.parametrize("returned", RETURNED, ids=lambda one: one.__name__)
 def test_without_the_flood_the_check_above_fails(run, monkeypatch, returned):
+    """For any of the ciphertexts: each is noticed by itself."""
     kind, circuit = RETURNED[returned]
     event = sent_with(run, kind)[-1]
     monkeypatch.setattr(pv4fad.he.sanitise, "flood_residues", no_flood)
-    assert not noise_is_the_flood(run, *returned(run, event.replayed()), circuit)
+    ciphertexts, secret = returned(run, event.replayed())
+    for one in ciphertexts:
+        assert not noise_is_the_flood(run, (one,), secret, circuit)
 
 
 def test_a_query_that_is_made_anew_has_new_masks(run):

@@ -174,7 +174,7 @@ def unit_costs(pool: WorkerPool, parameters: RunParameters) -> dict[str, float]:
     """Seconds of each operation while all workers are busy with the same."""
     job = CalibrationJob(
         dict(new_keys(parameters)),
-        generate_keys(parameters.share_ring, relinearisation=False),
+        generate_keys(parameters.share_ring, "bench", relinearisation=False),
         {name: bound.flood for name, bound in parameters.bounds.items()},
     )
     return mean_costs(pool, measure_operations, job)

@@ -118,7 +118,7 @@ class ScoringCalibration:
 
 def scoring_costs(pool: WorkerPool, parameters: RunParameters) -> dict[str, float]:
     """Seconds of each operation while all workers are busy with the same."""
-    keys = generate_keys(parameters.share_ring, relinearisation=False)
+    keys = generate_keys(parameters.share_ring, "bench", relinearisation=False)
     flood = parameters.bounds[ScoringPlan(parameters).flood_circuit].flood
     return mean_costs(pool, measure_scoring, ScoringCalibration(keys, flood))
 

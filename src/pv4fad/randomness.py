@@ -1,4 +1,4 @@
-"""Secret randomness: the operating system's CSPRNG, and SHAKE-256 where two parties share a seed.
+"""Randomness: the operating system's CSPRNG, and SHAKE-256 where several parties need the same.
 
 Keys, masks, shares and noise come from here and from nowhere else.  Seeded numpy generators are
 for what is public or non-secret by nature: tree structures, sampling, generated data.
@@ -42,15 +42,27 @@ def shared_residues(seed: bytes, context: bytes, modulus: int, n: int) -> NDArra
     """
     if len(seed) < 32:
         raise ParameterError("a shared seed needs at least 32 bytes")
-    limit = _rejection_limit(modulus)
     prefix = len(seed).to_bytes(4, "little") + seed + len(context).to_bytes(8, "little") + context
+    return _expanded(prefix, modulus, n, WORD_BITS)
+
+
+def public_residues(context: bytes, modulus: int, n: int) -> NDArray[np.uint64]:
+    """`n` values uniform in [0, modulus) that everyone gets for this `context`, and nobody chose.
+
+    Not secret: for what must be random but not of anybody's choice.
+    """
+    # Where a seed is shared, its length comes first, and is never 0.
+    return _expanded(bytes(4) + context, modulus, n, _LONG_WORD_BITS)
+
+
+def _expanded(prefix: bytes, modulus: int, n: int, bits: int) -> NDArray[np.uint64]:
+    limit = _rejection_limit(modulus, bits)
     # Twice the expected need is rejected with negligible probability; read more only if it happens.
-    factor = 2**WORD_BITS / limit
-    n_words = int(n * factor * 1.01) + 64
+    n_words = int(n * (2**bits / limit) * 1.01) + 64
     while True:
         # SHAKE's output is a prefix of any longer output, so a retry repeats what was accepted.
-        words = np.frombuffer(hashlib.shake_256(prefix).digest(4 * n_words), "<u4")
-        out = _accepted(words, limit, modulus)
+        raw = hashlib.shake_256(prefix).digest(bits // 8 * n_words)
+        out = _accepted(np.frombuffer(raw, f"<u{bits // 8}"), limit, modulus)
         if len(out) >= n:
             return out[:n]
         n_words *= 2

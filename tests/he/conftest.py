@@ -10,14 +10,14 @@ T = 65537
 
 @pytest.fixture(scope="session")
 def match_keys():
-    return generate_keys(match_ring(T), relinearisation=True)
+    return generate_keys(match_ring(T), "test", relinearisation=True)
 
 
 @pytest.fixture(scope="session")
 def share_keys():
-    return generate_keys(share_ring(T), relinearisation=False)
+    return generate_keys(share_ring(T), "test", relinearisation=False)
 
 
 @pytest.fixture(scope="session")
 def tag_keys():
-    return generate_keys(TAG_RING, relinearisation=True)
+    return generate_keys(TAG_RING, "test", relinearisation=True)

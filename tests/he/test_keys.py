@@ -103,7 +103,7 @@ def test_a_ciphertext_with_a_correction_factor_is_not_flooded(tag_keys):
     fresh = SecretEncryptor(tag_keys.secret).encrypt(np.arange(16384))
     switched = evaluator.switch_to(fresh, 3)
     with pytest.raises(CiphertextError, match="correction factor"):
-        Sanitiser(tag_keys.public, Flood(3, 100)).sanitise(switched)
+        Sanitiser(tag_keys.public, Flood(3, 2**100)).sanitise(switched)
 
 
 @pytest.mark.parametrize("at", range(0, 113))
@@ -129,7 +129,7 @@ def good_bytes(share_keys):
 
 
 def foreign_bytes() -> bytes:
-    keys = generate_keys(share_ring(163841), relinearisation=False)
+    keys = generate_keys(share_ring(163841), "test", relinearisation=False)
     return Ring.of(keys.public.ring).dump(Encryptor(keys.public).zero(2))
 
 
@@ -190,7 +190,7 @@ def test_ciphertexts_back_to_back_have_exactly_their_length(share_keys, good_byt
 def test_damaged_public_keys_are_refused(share_keys, make):
     broken = share_keys.public.data[:-8]
     with pytest.raises(CiphertextError, match="key"):
-        make(PublicKey(share_keys.public.ring, broken, broken))
+        make(PublicKey(share_keys.public.ring, "test", broken, broken))
 
 
 def test_damaged_secret_keys_are_refused_without_showing_them(share_keys):

@@ -4,7 +4,8 @@ A bound that is understated by more than a few bits falls out of its window, and
 has become needlessly large.
 """
 
-from math import log2
+from fractions import Fraction
+from math import log2, prod
 
 import numpy as np
 import pytest
@@ -277,10 +278,13 @@ def test_the_flood_fits_into_the_modulus_with_the_noise_and_into_the_last_prime(
         (share, live_bound(Ring.of(share), most_questions(modulus), 3, 3)),
     ):
         t, primes = ring.plain_modulus, Ring.of(ring).primes
-        largest = log2(t) + log2(2.0**bound.flood.range_bits + 2.0**bound.noise_bits)
-        dropped = sum(map(log2, primes[1 : bound.flood.n_primes]))
-        after = 2 ** (largest - dropped) + NoiseModel(Ring.of(ring)).rounding_coefficient
-        assert log2(after) < log2(primes[0]) - 1
+        flood = bound.flood
+        largest = t * (flood.reach + Fraction(2**bound.noise_bits)) + t // 2
+        after = largest / prod(primes[flood.n_sent : flood.n_primes])
+        if flood.n_sent < flood.n_primes:
+            after += Fraction(NoiseModel(Ring.of(ring)).rounding_coefficient)
+        sent = prod(primes[: flood.n_sent])
+        assert 1 - 2**-14 < 2 * after / sent <= 1
 
 
 def test_a_ring_that_does_not_end_where_the_planes_are_is_refused():

@@ -1,5 +1,7 @@
 """Sanitised ciphertexts carry their plaintext, uniform noise of a stated range, and no history."""
 
+from math import prod
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from pv4fad.he.sanitise import Flood, Sanitiser, flood_residues
 from pv4fad.randomness import secret_residues
 
 T = 65537
-FLOOD = Flood(n_primes=2, range_bits=90)
+FLOOD = Flood(n_primes=2, reach=2**90)
 
 
 def chi_square_of_cells(fractions: np.ndarray, n_cells: int) -> float:
@@ -26,7 +28,7 @@ def chi_square_of_cells(fractions: np.ndarray, n_cells: int) -> float:
 @pytest.mark.parametrize("modulus", PLAIN_MODULI)
 @pytest.mark.parametrize("ring", [match_ring, share_ring])
 def test_decryption_is_unchanged(ring, modulus):
-    keys = generate_keys(ring(modulus), relinearisation=False)
+    keys = generate_keys(ring(modulus), "test", relinearisation=False)
     values = secret_residues(modulus, Ring.of(keys.public.ring).degree)
     ciphertext = Evaluator(keys.public).switch_to(SecretEncryptor(keys.secret).encrypt(values), 2)
     clean = Sanitiser(keys.public, FLOOD).sanitise(ciphertext)
@@ -36,24 +38,24 @@ def test_decryption_is_unchanged(ring, modulus):
 
 @settings(max_examples=30, deadline=None)
 @given(
-    range_bits=st.integers(1, 135),
+    room=st.integers(1, 135).flatmap(lambda bits: st.integers(1, 2**bits)),
     n_primes=st.integers(1, 3),
     modulus=st.sampled_from(PLAIN_MODULI),
 )
-def test_the_flood_is_a_multiple_of_t_within_its_range(range_bits, n_primes, modulus):
-    ring = Ring.of(share_ring(modulus))
-    product = 1
-    for q in ring.primes[:n_primes]:
-        product *= q
-    if 2 * modulus * 2**range_bits >= product:
+def test_the_flood_is_a_multiple_of_t_within_its_range(room, n_primes, modulus):
+    ring, flood = Ring.of(share_ring(modulus)), Flood.within(n_primes, room)
+    assert room * (1 - 2**-55) <= flood.reach <= room
+    primes = ring.primes[:n_primes]
+    if 2 * modulus * flood.reach >= prod(primes):
         return  # not representable: the noise analysis never asks for it
-    flood = centred(flood_residues(ring, Flood(n_primes, range_bits)), ring.primes[:n_primes])
-    assert not (flood % modulus).any()
-    e = flood // modulus
-    assert e.min() >= -(2**range_bits)
-    assert e.max() < 2**range_bits
-    if range_bits >= 4:  # both halves are visited: all on one side has probability 2^-8192
-        assert e.min() < 0 < e.max()
+    drawn = centred(flood_residues(ring, flood), primes)
+    assert not (drawn % modulus).any()
+    e = drawn // modulus
+    assert e.min() >= -flood.reach
+    assert e.max() < flood.reach
+    # Chi-square with 7 degrees of freedom exceeds 47 with probability 6e-8.
+    if flood.reach >= 2**20:
+        assert chi_square_of_cells(((e + flood.reach) / (2 * flood.reach)).astype(float), 8) < 47
 
 
 def noisy_product(keys, n_terms: int):
@@ -83,7 +85,7 @@ def test_the_noise_the_key_holder_sees_is_uniform_on_the_stated_range(share_keys
             for _ in range(12)
         ]
     )
-    size = 2.0**flood.range_bits
+    size = float(flood.reach)
     fractions = (seen.astype(float) / size + 1) / 2
     assert 0 <= fractions.min() < 0.001
     assert 0.999 < fractions.max() < 1
@@ -95,13 +97,13 @@ def test_the_noise_the_key_holder_sees_is_uniform_on_the_stated_range(share_keys
 def test_without_the_flood_that_test_would_fail(share_keys):
     flood = linear_bound(Ring.of(share_keys.public.ring), n_terms=4, n_primes=2).flood
     seen = noise(noisy_product(share_keys, 4), share_keys.secret).astype(float)
-    assert chi_square_of_cells((seen / 2.0**flood.range_bits + 1) / 2, 64) > 140
+    assert chi_square_of_cells((seen / flood.reach + 1) / 2, 64) > 140
 
 
 def test_after_the_drop_the_noise_is_still_uniform(share_keys):
     ring = Ring.of(share_keys.public.ring)
     sanitiser = Sanitiser(share_keys.public, FLOOD)
-    size = T * 2.0**FLOOD.range_bits / ring.primes[1]
+    size = T * FLOOD.reach / ring.primes[1]
     seen = np.concatenate(
         [
             phase(ring.load(sanitiser.sanitise(noisy_product(share_keys, 1)), 1), share_keys.secret)

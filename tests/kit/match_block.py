@@ -36,7 +36,7 @@ N_BINS = TAG_RING.degree
 @cache
 def keys_of(ring) -> KeyPair:
     """Costly: one pair for all tests of a process."""
-    return generate_keys(ring, relinearisation=ring not in (DISTANCE_RING,))
+    return generate_keys(ring, "test", relinearisation=ring not in (DISTANCE_RING,))
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def matched_block(block: Block, modulus: int) -> np.ndarray:
     values = mask_values(
         ValuesJob(tag.public, floods[0], block.degree, powers, block.tags, block.classes, n)
     )
-    v, classes = open_block(OpenJob(tag.secret, values.values))
+    v, classes = open_block(OpenJob(tag.secret, values.values, floods[0].n_sent))
     digits = encrypt_value_digits(ValueDigitsJob(distance.secret, v))
     distances = mask_distances(DistancesJob(distance.public, floods[1], digits, values.r))
     (opened,) = open_block(OpenJob(distance.secret, (distances.distances,)))

@@ -28,7 +28,7 @@ def phase(ciphertext: Ciphertext, secret: SecretKey) -> np.ndarray:
     evaluated = ((c0 + c1 * key) % primes).astype(np.uint64)
     # The library changes the form of whole ciphertexts only: the phase rides in a shell.
     shell = ring.from_residues(ring.header(level), np.stack([evaluated, np.ones_like(evaluated)]))
-    Evaluator(PublicKey(secret.ring, b"")).to_coefficients(shell)
+    Evaluator(PublicKey(secret.ring, "", b"")).to_coefficients(shell)
     return centred(residues_of(shell, ring)[0], ring.primes[:level])
 
 

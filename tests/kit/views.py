@@ -53,8 +53,15 @@ def bank_key(run, name: str) -> SecretKey:
 
 
 def opened(ciphertexts, secret: SecretKey) -> np.ndarray:
-    ring, decryptor = Ring.of(secret.ring), Decryptor(secret)
-    return np.stack([decryptor.decrypt(ring.load(one, 1)) for one in ciphertexts])
+    decryptor = Decryptor(secret)
+    return np.stack([decryptor.decrypt(loaded(one, secret)) for one in ciphertexts])
+
+
+def loaded(data: bytes, secret: SecretKey):
+    """A ciphertext of whatever level."""
+    ring = Ring.of(secret.ring)
+    levels = range(1, ring.parameters.n_data_primes + 1)
+    return ring.load(data, [ring.ciphertext_bytes(n) for n in levels].index(len(data)) + 1)
 
 
 def indicator_ciphertexts(run, answers):
@@ -169,16 +176,16 @@ def noise_is_the_flood(run, ciphertexts, secret: SecretKey, circuit: str) -> boo
 def fills_flood(ciphertexts, secret: SecretKey, flood: Flood) -> bool:
     """The phases of every ciphertext fill the range of the flood evenly, in 256 cells.
 
-    Dropping to one prime rounds: within ten standard deviations of that, the edges are left out.
+    Dropping primes rounds: within ten standard deviations of that, the edges are left out.
     The share of the phases between them is what it is of uniform ones.
     """
     ring = Ring.of(secret.ring)
-    scale = ring.plain_modulus * 2.0**flood.range_bits
-    for dropped in ring.primes[1 : flood.n_primes]:
+    scale = ring.plain_modulus * float(flood.reach)
+    for dropped in ring.primes[flood.n_sent : flood.n_primes]:
         scale /= dropped
     assert ciphertexts
     for one in ciphertexts:
-        fractions = (phase(ring.load(one, 1), secret).astype(float) / scale + 1) / 2
+        fractions = (phase(loaded(one, secret), secret).astype(float) / scale + 1) / 2
         blurred = 5 * ring.plain_modulus * np.sqrt(2 / 9 * ring.degree) / scale
         inner = (fractions - blurred) / (1 - 2 * blurred)
         inside = inner[(inner >= 0) & (inner < 1)]

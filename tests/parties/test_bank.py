@@ -75,7 +75,7 @@ def test_a_run_beyond_the_budget_is_refused_when_it_is_proposed(run, monkeypatch
     event = proposal(run)
     party = with_limit(event, limit)
     before = party.store.snapshot()
-    monkeypatch.setattr(pv4fad.protocol.propose.bank, "generate_keys", None)
+    monkeypatch.setattr(pv4fad.protocol.propose.bank, "new_share_keys", None)
     with pytest.raises(BudgetError, match=r"needs ε = 1, but .* is left .*set-limit"):
         party.handle(event.data)
     assert party.store.snapshot() == before

@@ -133,7 +133,7 @@ def test_a_header_that_is_cut_off_is_refused_and_the_payload_is_not_read(message
     assert read_header(whole[:end]) == read_header(whole)
 
 
-def test_bytes_of_format_version_2_never_change():
+def test_bytes_of_format_version_3_never_change():
     header = (
         b'{"address":["bank-a","payment-network","run-1","table-2",3,4],"fields":['
         b'["count","int",-5],["flag","bool",true],["note","str","\\u03b5"],["blob","bytes",2],'
@@ -141,7 +141,7 @@ def test_bytes_of_format_version_2_never_change():
         b'["sums","int64",[1]],["bits","uint8",[2,0]]]}'
     )
     expected = (
-        b"PV4M\x02\x00\x0f" + struct.pack("<I", len(header)) + b"test-everything" + header
+        b"PV4M\x03\x00\x0f" + struct.pack("<I", len(header)) + b"test-everything" + header
         + b"\x00\xff"
         + bytes([3, *7 * [0], *8 * [0], 5, *7 * [0]]) + b"onethree"
         + bytes([1, *7 * [0], *7 * [0], 0x80])
@@ -151,7 +151,7 @@ def test_bytes_of_format_version_2_never_change():
     assert encode(EXAMPLE) == expected
     assert decode(expected) == EXAMPLE
     assert digest(expected).hex() == (
-        "d3a4ba9e30a6520b5903c1371b498779247718f3cd180e05c695954da00584aa"
+        "4d17c5b5a990bb5313deead6868b76bb9df4892e359bc373a18be576cbe03b2b"
     )
 
 
@@ -185,7 +185,7 @@ def test_mutated_messages_are_refused_or_are_other_valid_messages(message, data)
     assert_refused_or_canonical(bytes(mutated))
 
 
-def envelope(header, payload=b"", kind=b"test-everything", version=2):
+def envelope(header, payload=b"", kind=b"test-everything", version=3):
     return struct.pack("<4sHBI", b"PV4M", version, len(kind), len(header)) + kind + header + payload
 
 
@@ -231,7 +231,7 @@ def residues(header, payload=b""):
     [
         (b"", "truncated"),
         (b"PV5M" + encode(EXAMPLE)[4:], "not a PV4FAD message"),
-        (envelope(b"{}", version=1), "message format 1, this program speaks 2"),
+        (envelope(b"{}", version=1), "message format 1, this program speaks 3"),
         (envelope(b"{}", kind=b"pickle"), "unknown kind of message 'pickle'"),
         (encode(EXAMPLE)[:-1], "field sums: truncated"),
         (encode(EXAMPLE) + b"\0", "1 bytes too many"),

@@ -194,7 +194,7 @@ def test_only_an_unfinished_run_is_resumed_and_only_a_finished_one_used(folder, 
     [
         lambda text: b"",
         lambda text: text.encode()[:-10],
-        lambda text: text.replace('"version": 4', '"version": 1', 1).encode(),
+        lambda text: text.replace('"version": 5', '"version": 1', 1).encode(),
         lambda text: text.replace('"bound": 1', '"bound": 0', 1).encode(),
         lambda text: b"\xff" + text.encode(),
     ],

@@ -17,8 +17,7 @@ from pv4fad.forest.structure import PublicSizes
 from pv4fad.hashing.keyed import KEY_BYTES
 from pv4fad.hashing.table_size import LOG2_FAILURE, TableLayout
 from pv4fad.hashing.tags import TAG_MODULUS
-from pv4fad.he.circuits import PLANE_PRIMES
-from pv4fad.he.keys import generate_keys
+from pv4fad.he.circuits import PLANE_PRIMES, VALUE_PRIMES
 from pv4fad.he.noise import FAILURE_BITS, POLYNOMIAL_BITS
 from pv4fad.he.polynomial import exponents
 from pv4fad.he.ring import (
@@ -44,7 +43,7 @@ from pv4fad.protocol.parameters import (
     TablePlan,
     count_sizes,
 )
-from pv4fad.protocol.propose.ring_keys import new_keys
+from pv4fad.protocol.propose.ring_keys import new_keys, new_share_keys
 from pv4fad.protocol.score.plan import ScoringPlan
 from pv4fad.protocol.tables import padded, worthwhile_blocks
 from pv4fad.schema import Absent
@@ -244,7 +243,7 @@ def report(parameters: RunParameters) -> dict[str, dict[str, Any]]:
         "decryption": {
             "log2 failure": -FAILURE_BITS,
             "why": f"each bound above fails for one of 2^{POLYNOMIAL_BITS} values with at most "
-            "that probability, and one prime holds message, noise and flood",
+            "that probability, and what is sent holds message, noise and flood",
         },
         "messages in bytes, over all banks": dict(_messages(parameters)),
     }
@@ -331,9 +330,10 @@ def _sanitising(parameters: RunParameters) -> dict[str, Any]:
         circuits[name] = {
             "primes": bound.flood.n_primes,
             "log2 noise": round(bound.noise_bits, 1),
-            "log2 flood": bound.flood.range_bits,
+            "log2 flood": round(bound.flood.range_bits, 1),
             "log2 room": round(log2(modulus / ring.plain_modulus) - 1, 1),
             "log2 distance": round(-bound.distance_bits, 1),
+            "if the key holder deviates": round(-bound.deviating_bits, 1),
             "ciphertexts in training": parameters.n_sanitised.get(name, 0),
         }
     return circuits | {
@@ -353,7 +353,7 @@ def _messages(parameters: RunParameters) -> Iterator[tuple[str, Size]]:
     n_blocks = sum(plan.layout.n_blocks for plan in parameters.tables)
     n_share_blocks = n_blocks * match.degree // share.degree
     pns = [pair.public for pair in new_keys(parameters).values()]
-    bank = generate_keys(share.parameters, relinearisation=False).public
+    bank = new_share_keys(parameters, "bank01").public
     pns_keys = sum(len(key.data) + len(key.relinearisation or b"") for key in pns)
     n_digits = sum(digit_bases(parameters.plain_modulus)) * parameters.n_leaf_blocks
     n_powers = sum(
@@ -364,7 +364,7 @@ def _messages(parameters: RunParameters) -> Iterator[tuple[str, Size]]:
     yield "0 keys, S → B", Size(n_banks, pns_keys)
     yield "0 keys, B → S", Size(n_banks, len(bank.data))
     yield "1 powers, S → B", Size(n_powers, tag_top)
-    yield "1 values, B → S", Size(2 * n_blocks, tag.ciphertext_bytes(1))
+    yield "1 values, B → S", Size(2 * n_blocks, tag.ciphertext_bytes(VALUE_PRIMES))
     yield "2 digits, S → B", Size((N_DIGITS + 1) * n_blocks, distance_top)
     yield "2 distances, B → S", Size(n_blocks, distance.ciphertext_bytes(1))
     yield "3 codewords, S → B", Size(WORD_BITS * n_blocks, match_top)

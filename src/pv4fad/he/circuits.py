@@ -21,11 +21,13 @@ from pv4fad.he.ring import Ring
 
 FINAL_PRIMES = 2  # where indicators, compare and live are sanitised
 EQUALITY_PRIMES = 5  # where the products of indicators begin
+VALUE_PRIMES = 2  # of the values that are sent
 PLANE_PRIMES = 3  # of the planes that are multiplied with [P(x) = 0]
 
 
 def values_bound(ring: Ring, degree: int) -> CircuitBound:
-    """A bank's polynomials, `polynomial.evaluate`; sanitised at the top, before any switch."""
+    """A bank's polynomials, `polynomial.evaluate`; sanitised at the top, before any switch, and
+    sent at two primes: one leaves too little room beside t of 47 bits and a rounding."""
     model, w = NoiseModel(ring), baby_steps(degree)
     top = ring.parameters.n_data_primes
     # The coefficients are the bank's data.
@@ -33,7 +35,7 @@ def values_bound(ring: Ring, degree: int) -> CircuitBound:
     n_giants = max(1, degree // w)
     total = n_giants * section * model.fresh + section + model.relinearisation(top)
     steps = {"powers": model.fresh, "section": section, "values": total}
-    return model.bound("values", steps, total, top)
+    return model.bound("values", steps, total, top, VALUE_PRIMES)
 
 
 def distances_bound(ring: Ring, n_digits: int) -> CircuitBound:

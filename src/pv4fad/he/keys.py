@@ -1,7 +1,8 @@
 """Keys, and the three roles they allow: encrypting, evaluating, decrypting.
 
 Whoever lacks the secret key never holds a `Decryptor`: it takes a `SecretKey`, and only the key's
-owner has one.  Keys travel and rest as bytes; a secret key never shows in a repr.
+owner has one.  Keys travel and rest as bytes; a secret key never shows in a repr.  The uniform part
+of a public key follows from its name (`uniform_parts`) and is no part of these bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import CiphertextError
 from pv4fad.he.ring import Ciphertext, Plaintext, Residues, Ring, RingParameters
+from pv4fad.he.uniform_parts import from_sent, to_sent
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,14 @@ class SecretKey:
 
 @dataclass(frozen=True)
 class PublicKey:
-    """Encrypts for the owner of the secret key; with the relinearisation key, multiplies too."""
+    """Encrypts for the owner of the secret key; with the relinearisation key, multiplies too.
+
+    Another name makes it another key, which opens nothing.
+    """
 
     ring: RingParameters
+    name: str
+    """Whose key it is, and what for: unique, and not for the owner alone to choose."""
     data: bytes = field(repr=False)
     relinearisation: bytes | None = field(default=None, repr=False)
 
@@ -51,14 +58,18 @@ class KeyPair:
     public: PublicKey
 
 
-def generate_keys(parameters: RingParameters, *, relinearisation: bool) -> KeyPair:
-    """Fresh keys.  The library draws them from the operating system's CSPRNG."""
-    generator = seal.KeyGenerator(Ring.of(parameters).context)
-    relin = bytes(generator.create_relin_keys().to_string()) if relinearisation else None
-    return KeyPair(
-        SecretKey(parameters, bytes(generator.secret_key().to_string())),
-        PublicKey(parameters, bytes(generator.create_public_key().to_string()), relin),
-    )
+def generate_keys(parameters: RingParameters, name: str, *, relinearisation: bool) -> KeyPair:
+    """Fresh keys under a name.  The library draws them from the operating system's CSPRNG."""
+    ring = Ring.of(parameters)
+    generator = seal.KeyGenerator(ring.context)
+    secret = bytes(generator.secret_key().to_string())
+    public = bytes(generator.create_public_key().to_string())
+    relin = None
+    if relinearisation:
+        drawn = bytes(generator.create_relin_keys().to_string())
+        relin = to_sent(ring, name, secret, drawn, relinearisation=True)
+    public = to_sent(ring, name, secret, public, relinearisation=False)
+    return KeyPair(SecretKey(parameters, secret), PublicKey(parameters, name, public, relin))
 
 
 class Encryptor:
@@ -66,7 +77,8 @@ class Encryptor:
 
     def __init__(self, public: PublicKey) -> None:
         self.ring = Ring.of(public.ring)
-        self._seal = seal.Encryptor(self.ring.context, _load(public.ring, "public", public.data))
+        key = _load(public.ring, "public", public.data, public.name)
+        self._seal = seal.Encryptor(self.ring.context, key)
 
     def zero(self, n_primes: int) -> Ciphertext:
         """A fresh encryption of zero at a level."""
@@ -111,9 +123,10 @@ class Evaluator:
     def __init__(self, public: PublicKey) -> None:
         self.ring = Ring.of(public.ring)
         self._seal = seal.Evaluator(self.ring.context)
-        self._relin = (
-            _load(public.ring, "relin", public.relinearisation) if public.relinearisation else None
-        )
+        self._relin = None
+        if public.relinearisation:
+            relin = public.relinearisation
+            self._relin = _load(public.ring, "relinearisation", relin, public.name)
 
     def add(self, into: Ciphertext, other: Ciphertext) -> None:
         """into += other."""
@@ -229,14 +242,16 @@ def _constant(ring: Ring, value: int) -> Plaintext:
 
 
 @lru_cache(maxsize=16)
-def _load(parameters: RingParameters, kind: str, data: bytes) -> Any:
-    context = Ring.of(parameters).context
-    readers = {
-        "public": context.from_public_str,
-        "secret": context.from_secret_str,
-        "relin": context.from_relin_str,
-    }
+def _load(parameters: RingParameters, kind: str, data: bytes, name: str = "") -> Any:
+    ring = Ring.of(parameters)
+    read = {
+        "public": ring.context.from_public_str,
+        "relinearisation": ring.context.from_relin_str,
+        "secret": ring.context.from_secret_str,
+    }[kind]
+    if kind != "secret":
+        data = from_sent(ring, name, data, relinearisation=kind == "relinearisation")
     try:
-        return readers[kind](data)
+        return read(data)
     except (RuntimeError, ValueError, IndexError):
         raise CiphertextError(f"bytes that are not a {kind} key of this ring") from None

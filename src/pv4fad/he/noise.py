@@ -17,7 +17,8 @@ below them in every test (`tests/he/test_noise.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, log, log2, pi, prod, sqrt
+from fractions import Fraction
+from math import ceil, log, log2, pi, prod, sqrt
 
 from pv4fad.errors import ParameterError
 from pv4fad.he.ring import Ring
@@ -33,9 +34,6 @@ SECRET_VARIANCE = 2 / 3  # uniform ternary
 UNIFORM_VARIANCE = 1 / 12  # of a uniform value, in units of its range
 _MEAN_EXCESS = 0.15  # of the mean square of N ≥ 4096 roundings over its expectation
 
-# More than this per ciphertext buys nothing: 2^34 ciphertexts still stay within 2^-30.
-BEST_DISTANCE_BITS = 64
-
 
 @dataclass(frozen=True, eq=False)
 class CircuitBound:
@@ -46,6 +44,7 @@ class CircuitBound:
     noise_bits: float  # log2 B, the noise before sanitising
     flood: Flood
     distance_bits: float  # −log2 of the statistical distance from uniform, per ciphertext
+    deviating_bits: float  # the same whatever noise and keys the key holder chose (`sanitise`)
 
 
 class NoiseModel:
@@ -137,22 +136,24 @@ class NoiseModel:
         return first + TAU * sqrt(SECRET_VARIANCE) * length
 
     def bound(
-        self, circuit: str, steps: dict[str, float], phase: float, n_primes: int
+        self, circuit: str, steps: dict[str, float], phase: float, n_primes: int, n_sent: int = 1
     ) -> CircuitBound:
         """The flood that fits over a phase at a level, and what it hides."""
         # Two public-key encryptions of zero go in: the start of the sum, and the sanitiser's own.
         noise = (phase + 2 * self.rounding_coefficient) / self.t + 1
-        modulus = prod(self.primes[:n_primes])
-        room = (modulus // 2) / prod(self.primes[1:n_primes])  # what one prime can hold
-        room = (room - self.rounding_coefficient) * prod(self.primes[1:n_primes]) / self.t - noise
-        wanted = log2(self.n * noise) + BEST_DISTANCE_BITS - 1
-        if room < 2:
+        # What is sent must hold message, noise, flood and the rounding of the last switch.
+        modulus, sent = prod(self.primes[:n_primes]), prod(self.primes[:n_sent])
+        rounding = ceil(self.rounding_coefficient) if n_sent < n_primes else 0
+        room = (sent // 2 - rounding) * (modulus // sent) // self.t - ceil(noise)
+        if room < 1:
             raise ParameterError(f"{circuit}: the noise (2^{log2(noise):.0f}) leaves no room")
-        range_bits = floor(min(log2(room), wanted))
+        flood = Flood.within(n_primes, room, n_sent)
+        filled = Fraction(2 * self.t * flood.reach, modulus)
         return CircuitBound(
             circuit,
             {name: log2(value) for name, value in steps.items()},
             log2(noise),
-            Flood(n_primes, range_bits),
-            range_bits + 1 - log2(self.n * noise),
+            flood,
+            distance_bits=log2(2 * flood.reach) - log2(self.n * noise),
+            deviating_bits=-log2(self.n * (1 - filled)),
         )

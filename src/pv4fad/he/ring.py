@@ -108,6 +108,10 @@ class Ring:
             for n_primes in self._parms_ids
             for is_evaluated in (True, False)
         }
+        # A pair of a key has the form of a ciphertext, at a level with the special prime.
+        of_keys = self.context.key_context_data()
+        self.key_primes = tuple(int(p.value()) for p in of_keys.parms().coeff_modulus())
+        self.key_header = self._packed_header(of_keys.parms_id(), len(self.key_primes), True, 1)
 
     @staticmethod
     def of(parameters: RingParameters) -> Ring:
@@ -142,11 +146,16 @@ class Ring:
         return self._headers[n_primes, is_evaluated]
 
     def _header(self, n_primes: int, *, is_evaluated: bool) -> bytes:
+        factor = pow(prod(self.primes[n_primes:]), -1, self.plain_modulus)
+        return self._packed_header(self._parms_ids[n_primes], n_primes, is_evaluated, factor)
+
+    def _packed_header(
+        self, parms_id: Any, n_primes: int, is_evaluated: bool, factor: int
+    ) -> bytes:
         magic = bytes(seal.Ciphertext().to_string(_UNCOMPRESSED))[:_MAGIC_BYTES]
-        n_bytes, t = self._residue_bytes(n_primes), self.plain_modulus
-        factor = pow(prod(self.primes[n_primes:]), -1, t)
+        n_bytes = self._residue_bytes(n_primes)
         return _HEADER.pack(
-            *(magic, _HEADER.size + n_bytes, *self._parms_ids[n_primes]),
+            *(magic, _HEADER.size + n_bytes, *parms_id),
             *(is_evaluated, 2, self.degree, n_primes, 1.0, factor),
             *(magic, _INNER_BYTES + n_bytes, n_bytes // _BYTES_PER_RESIDUE),
         )

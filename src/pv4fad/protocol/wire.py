@@ -31,7 +31,7 @@ from pv4fad.errors import Pv4fadError, WireError
 from pv4fad.protocol.wire_fields import CODECS, Buffer, FieldCodec, PayloadReader, Scalar
 
 MAGIC = b"PV4M"
-FORMAT_VERSION = 2  # match by polynomials
+FORMAT_VERSION = 3  # keys without their uniform parts
 MAX_HEADER_BYTES = 2**16
 MAX_COUNTER = 2**53  # epochs and indices
 

@@ -22,7 +22,7 @@ from pv4fad.schema import Schema
 from pv4fad.validated import ValidatedModel, problems_text
 from pv4fad.words import Words
 
-VERSION: Literal[4] = 4
+VERSION: Literal[5] = 5
 
 SCORING_IS_OUTSIDE = {
     "decisions": "Scoring is outside the ε claim.  About {a_record} that it asks {a_holder} about,"
@@ -59,8 +59,10 @@ class CircuitSummary(ValidatedModel):
     """The static bound of one circuit of ciphertexts."""
 
     log2_noise: float
-    log2_flood: int
+    log2_flood: float
     log2_distance: float
+    log2_distance_deviating: float
+    """The same, whatever keys and ciphertexts the key holder supplied."""
     ciphertexts: int
     """How many are sanitised in training."""
 
@@ -100,7 +102,7 @@ class RunDocument(ValidatedModel):
     """The content of run.json."""
 
     format: Literal["pv4fad run"] = "pv4fad run"
-    version: Literal[4] = VERSION
+    version: Literal[5] = VERSION
     program: str = __version__
     state: Literal["unfinished", "finished"]
     run_id: str
@@ -231,6 +233,7 @@ def _bounds(parameters: RunParameters) -> Bounds:
                 log2_noise=bound.noise_bits,
                 log2_flood=bound.flood.range_bits,
                 log2_distance=-bound.distance_bits,
+                log2_distance_deviating=-bound.deviating_bits,
                 ciphertexts=n_sanitised[name],
             )
             for name, bound in parameters.bounds.items()

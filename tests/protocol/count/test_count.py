@@ -34,7 +34,7 @@ LAYOUTS = {
 
 @pytest.fixture(scope="module")
 def keys():
-    return generate_keys(share_ring(T), relinearisation=False)
+    return generate_keys(share_ring(T), "test", relinearisation=False)
 
 
 def sparse_sum(rng: np.random.Generator, layout: TableLayout, tree: int, index: int) -> SparseSum:

@@ -212,12 +212,16 @@ def _opened(
     pool: WorkerPool,
 ) -> Iterator[tuple[tuple[str, str, int], NDArray[np.uint64]]]:
     """Where each block is kept, and what its ciphertexts open to."""
-    here, blocks = message.address, _blocks(message.address, run)
-    per_block = {"tags": 2, "distances": 1, "match": parameters_of(run).sizes.n_atoms}[ring]
+    here, blocks, parameters = message.address, _blocks(message.address, run), parameters_of(run)
+    per_block, circuit = {
+        "tags": (2, "values"),
+        "distances": (1, "distances"),
+        "match": (parameters.sizes.n_atoms, "indicators"),
+    }[ring]
     expect(len(ciphertexts) == per_block * len(blocks), message, "wrong number of ciphertexts")
-    secret = _secret(ring, run)
+    secret, n_primes = _secret(ring, run), parameters.bounds[circuit].flood.n_sent
     jobs = [
-        OpenJob(secret, ciphertexts[i * per_block : (i + 1) * per_block])
+        OpenJob(secret, ciphertexts[i * per_block : (i + 1) * per_block], n_primes)
         for i in range(len(blocks))
     ]
     for block, opened in zip(blocks, pool.map(open_block, jobs), strict=True):

@@ -65,12 +65,14 @@ class OpenJob:
 
     secret: SecretKey
     ciphertexts: tuple[bytes, ...] = field(repr=False)
+    n_primes: int = 1  # `Flood.n_sent`
 
 
 def open_block(job: OpenJob) -> Residues:
     """PaymentNetwork, steps 3, 5 and 7: one row for each ciphertext; uniform."""
     decryptor, ring = Decryptor(job.secret), Ring.of(job.secret.ring)
-    return np.stack([decryptor.decrypt(ring.load(data, 1)) for data in job.ciphertexts])
+    loaded = (ring.load(data, job.n_primes) for data in job.ciphertexts)
+    return np.stack([decryptor.decrypt(ciphertext) for ciphertext in loaded])
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,6 @@ def join(message: RunProposal, run: Records) -> None:
     proposal = Proposal(message.parameters)
     parameters = proposal.parsed()
     expect(parameters.run_id == message.address.run_id, message, "parameters of another run")
-    keep_public_keys(message, parameters.aggregator_rings, run)
+    keep_public_keys(message, parameters, parameters.aggregator_rings, run)
     run.put(proposal)
     run.put(SumsSoFar(np.zeros(parameters.sizes.n_sums, np.uint64)))

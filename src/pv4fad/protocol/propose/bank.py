@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.he.keys import KeyPair, generate_keys
+from pv4fad.he.keys import KeyPair
 from pv4fad.privacy.ledger import require_affordable
 from pv4fad.privacy.pairwise import pairwise_seeds
 from pv4fad.protocol.checks import expect
@@ -17,7 +17,7 @@ from pv4fad.protocol.identity import Identity, PublicIdentity
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters, table_epoch
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
-from pv4fad.protocol.propose.ring_keys import keep_public_keys
+from pv4fad.protocol.propose.ring_keys import keep_public_keys, new_share_keys
 from pv4fad.protocol.propose.state import AccountFile, OtherBanks, OwnKeys, PublicKeys
 from pv4fad.protocol.state import Proposal, parameters_of, with_keys_in_use
 from pv4fad.store.records import Records
@@ -44,7 +44,7 @@ def join(
     # Better refused now than after the match.
     require_affordable(run.tx, expense_of(parameters, accounts.fingerprint))
     run.put(BankSums(np.zeros(parameters.sizes.n_sums, np.uint64)))
-    keys = generate_keys(parameters.share_ring, relinearisation=False)
+    keys = new_share_keys(parameters, identity.name)
     return _show_keys(message, parameters, keys, run, identity=identity, accounts=accounts)
 
 
@@ -72,7 +72,7 @@ def join_match(
         require_same_accounts(before, accounts, identity.name)
         keys = before.get(OwnKeys).pair(parameters.share_ring)
     else:
-        keys = generate_keys(parameters.share_ring, relinearisation=False)
+        keys = new_share_keys(parameters, identity.name)
     return _show_keys(message, parameters, keys, run, identity=identity, accounts=accounts)
 
 
@@ -126,8 +126,8 @@ def _show_keys(
     identity: Identity,
     accounts: BankRecords,
 ) -> BankKeys:
-    keep_public_keys(message, parameters.network_rings, run)
+    keep_public_keys(message, parameters, parameters.network_rings, run)
     run.put(Proposal(message.parameters))
     run.put(AccountFile(accounts.fingerprint))
-    run.put(OwnKeys(keys.secret.data, keys.public.data))
+    run.put(OwnKeys(keys.public.name, keys.secret.data, keys.public.data))
     return BankKeys(message.address.answer(), keys.public.data, identity.public().to_bytes())

@@ -15,7 +15,8 @@ _MIB = 2**20
 class RunProposal(Message):
     """PaymentNetwork → all: the run's parameters (JSON) and the payment network's public keys.
 
-    Banks get those of all rings, the aggregator that of the match ring if it compares sums.
+    Banks get those of all rings, the aggregator that of the match ring if it compares sums.  The
+    uniform part of a key is not sent: its receiver derives it (`he.uniform_parts`).
     """
 
     parameters: bytes
@@ -25,7 +26,8 @@ class RunProposal(Message):
 
 @wire_message("bank-keys", max_bytes=8 * _MIB)
 class BankKeys(Message):
-    """Bank → PaymentNetwork: its public key for shares, and its signed X25519 key."""
+    """Bank → PaymentNetwork: its public key for shares, without the uniform part, and its signed
+    X25519 key."""
 
     public_key: bytes
     identity: bytes

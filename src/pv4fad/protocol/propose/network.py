@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pv4fad.he.keys import PublicKey
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.count.state import OwnSums
 from pv4fad.protocol.identity import PublicIdentity
@@ -16,7 +15,7 @@ from pv4fad.protocol.order import receivers_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
-from pv4fad.protocol.propose.ring_keys import RingKeys, keep_keys
+from pv4fad.protocol.propose.ring_keys import SHARES, RingKeys, keep_keys, key_name
 from pv4fad.protocol.propose.state import BankPublic, CountedAccounts, StoredTrees
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.state import Proposal, parameters_of
@@ -67,13 +66,14 @@ def keep_bank_keys(message: BankKeys, run: Records) -> None:
     """After step 2: the keys of a bank."""
     parameters, bank = parameters_of(run), message.address.sender
     expect(bank in parameters.banks, message, "takes no part in this run")
-    PublicKey(parameters.share_ring, message.public_key).require_valid()
+    public = BankPublic(key_name(parameters, bank, SHARES), message.public_key, message.identity)
+    public.key(parameters.share_ring).require_valid()
     expect(
         PublicIdentity.from_bytes(message.identity).name == bank,
         message,
         "the identity of another party",
     )
-    run.put(BankPublic(message.public_key, message.identity), bank)
+    run.put(public, bank)
 
 
 def make_roster(address: Address, run: Records) -> Roster:

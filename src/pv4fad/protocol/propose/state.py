@@ -23,6 +23,7 @@ from pv4fad.store.records import Record
 class NetworkKeys(Record):
     """The key pair of one of the payment network's rings; one for each, by name."""
 
+    name: str
     secret: bytes = field(repr=False)
     public: bytes = field(repr=False)
     relinearisation: bytes = field(repr=False)
@@ -31,7 +32,7 @@ class NetworkKeys(Record):
         return SecretKey(ring, self.secret)
 
     def pair(self, ring: RingParameters) -> KeyPair:
-        public = PublicKey(ring, self.public, self.relinearisation or None)
+        public = PublicKey(ring, self.name, self.public, self.relinearisation or None)
         return KeyPair(self.secret_key(ring), public)
 
 
@@ -39,11 +40,12 @@ class NetworkKeys(Record):
 class BankPublic(Record):
     """What a bank has shown; one for each bank."""
 
+    name: str  # of the key
     public_key: bytes = field(repr=False)
     identity: bytes = field(repr=False)
 
     def key(self, ring: RingParameters) -> PublicKey:
-        return PublicKey(ring, self.public_key)
+        return PublicKey(ring, self.name, self.public_key)
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class StoredTrees(Record):
 class OwnKeys(Record):
     """The bank's key pair for shares."""
 
+    name: str
     secret: bytes = field(repr=False)
     public: bytes = field(repr=False)
 
@@ -89,7 +92,7 @@ class OwnKeys(Record):
         return SecretKey(ring, self.secret)
 
     def pair(self, ring: RingParameters) -> KeyPair:
-        return KeyPair(self.secret_key(ring), PublicKey(ring, self.public))
+        return KeyPair(self.secret_key(ring), PublicKey(ring, self.name, self.public))
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,9 @@ class OtherBanks(Record):
 class PublicKeys(Record):
     """Those of the payment network in one of its rings; one for each, by name."""
 
+    name: str
     public: bytes = field(repr=False)
     relinearisation: bytes = field(repr=False)
 
     def key(self, ring: RingParameters) -> PublicKey:
-        return PublicKey(ring, self.public, self.relinearisation or None)
+        return PublicKey(ring, self.name, self.public, self.relinearisation or None)

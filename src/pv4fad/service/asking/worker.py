@@ -68,7 +68,8 @@ class BankSetup:
     def to_bytes(self) -> bytes:
         head = {
             "modulus": self.public.ring.plain_modulus,
-            "flood": [self.flood.n_primes, self.flood.range_bits],
+            "key": self.public.name,
+            "flood": [self.flood.n_primes, self.flood.reach, self.flood.n_sent],
             "coefficients": self.coefficients,
             "first_byte": self.first_byte,
             "n_blocks": self.n_blocks,
@@ -81,7 +82,7 @@ class BankSetup:
         (length,) = _LENGTH.unpack_from(body)
         start = _LENGTH.size + length
         head: dict[str, Any] = json.loads(body[_LENGTH.size : start])
-        public = PublicKey(share_ring(head["modulus"]), body[start:])
+        public = PublicKey(share_ring(head["modulus"]), head["key"], body[start:])
         flood = Flood(*head["flood"])
         return cls(public, flood, head["coefficients"], head["first_byte"], head["n_blocks"])
 

@@ -5,7 +5,7 @@ import pytest
 
 import pv4fad
 import tests.kit.claims as world
-from pv4fad.errors import DataError, ParameterError, StoreError, UserError
+from pv4fad.errors import DataError, ParameterError, PolicyError, StoreError, UserError
 
 HOSPITALS, SCHEMA, CLAIMS = world.hospital_records(), world.claims_schema(), world.claims()
 NORTH = HOSPITALS["north"]
@@ -85,6 +85,21 @@ WRONG_FEDERATIONS = {
         (HOSPITALS, SCHEMA),
         {"limit": [1]},
         "limit of north: give a number",
+    ),
+    "a policy of nobody": (
+        (HOSPITALS, SCHEMA),
+        {"policies": {"west": {}}},
+        "policies: there is no holder",
+    ),
+    "a policy with an unknown entry": (
+        (HOSPITALS, SCHEMA),
+        {"policies": {"north": {"friends": 2}}},
+        "policy of north: friends: is unknown",
+    ),
+    "a policy that is a number": (
+        (HOSPITALS, SCHEMA),
+        {"policies": {"north": 2}},
+        "policy of north: give a mapping",
     ),
     "fewer than no workers": ((HOSPITALS, SCHEMA), {"workers": -1}, "workers -1"),
     "half a worker": ((HOSPITALS, SCHEMA), {"workers": 1.5}, "workers 1.5: give a whole number"),
@@ -167,6 +182,16 @@ def test_a_schema_of_payments_with_columns_of_its_own_is_refused():
         with pytest.raises(ParameterError, match=message):
             pv4fad.Detector(epsilon=1).fit(CLAIMS, federation)
         assert not federation.ledgers["b"].expenses
+
+
+def test_a_holder_takes_no_part_in_a_training_outside_of_its_policy():
+    policies = {"south": {"relies-on": [], "honest-share": 1, "epsilon": 0.5}}
+    with pv4fad.simulate(HOSPITALS, SCHEMA, limit=9, policies=policies) as federation:
+        for wrong, rule in (({"epsilon": 1}, "epsilon"), ({"honest_holders": 2}, "relies-on")):
+            detector = pv4fad.Detector(**{"epsilon": 0.5, "honest_holders": 1} | wrong)
+            with pytest.raises(PolicyError, match=f"south takes no part in run.*policy on {rule}"):
+                detector.fit(CLAIMS, federation)
+        assert not any(ledger.expenses for ledger in federation.ledgers.values())
 
 
 def test_further_wrong_uses_are_refused(untrained, tmp_path):

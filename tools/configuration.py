@@ -17,6 +17,7 @@ from pv4fad.forest.config import ForestConfig, RandomShape
 from pv4fad.forest.pairs import CountConfig
 from pv4fad.forest.tree import BankCondition
 from pv4fad.lead.settings import TrainingOptions
+from pv4fad.protocol.propose.policy import Policy
 from pv4fad.rules import Condition, Rule
 from pv4fad.schema import RecordSchema, RowsSchema, SideSchema
 from pv4fad.validated import ValidatedModel
@@ -39,6 +40,7 @@ _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
     ),
     ("A deployed party", "`party.toml` ([deployment](deployment.md)).", PartySettings),
     ("Live questions", "`[live]` of a payment network's `party.toml`.", LiveSettings),
+    ("A bank's policy", "`[policy]` of a bank's `party.toml`.", Policy),
 )
 _LIBRARY = (ForestConfig, RandomShape, CountConfig)
 

@@ -6,6 +6,7 @@
     │   ├── ParameterError   a parameter is out of range, or the parameters do not fit together
     │   ├── NotFittedError   a detector is used before it was trained
     │   ├── BudgetError      a bank's privacy budget or query limit would be exceeded
+    │   ├── PolicyError      a bank's policy does not allow a run
     │   └── StoreError       a party's folder is damaged, locked or of another version
     ├── ProtocolError        a message that must not be acted upon
     │   ├── WireError        bytes that are not a well-formed message
@@ -46,6 +47,10 @@ class NotFittedError(UserError, AttributeError):
 
 class BudgetError(UserError):
     """A bank's privacy budget or query limit would be exceeded."""
+
+
+class PolicyError(UserError):
+    """A bank's policy does not allow a run."""
 
 
 class StoreError(UserError):

@@ -17,7 +17,7 @@ from tests.kit.small_federation import PASSPHRASE
 
 from pv4fad.deployment.card import PartyCard, read_card
 from pv4fad.deployment.certificates import new_certificate
-from pv4fad.deployment.party_folder import KEY_FILE, PartyFolder, PartySettings
+from pv4fad.deployment.party_folder import KEY_FILE, PartyFolder
 from pv4fad.deployment.status import Journal, new_status
 from pv4fad.errors import DataError
 from pv4fad.payments.convert import Conversion, convert
@@ -70,19 +70,24 @@ def test_three_new_parties_are_ready(parties, pv4fad):
     assert unwrapped("relies on at most 1 of 1 banks, itself included") in output
 
 
-@pytest.mark.parametrize(("n_banks", "half"), [(1, 1), (2, 1), (3, 2), (25, 13)])
-def test_a_bank_relies_on_half_of_the_banks_that_it_knows_or_on_fewer(n_banks, half):
-    cards = {
-        f"bank{i}": PartyCard(role="bank", name=f"bank{i}", identity="", certificate="")
-        for i in range(n_banks)
-    }
-    cards |= {name: PartyCard(role=name, name=name, identity="", certificate="") for name in OTHERS}
-    settings = PartySettings(role="bank", name="bank0")
-    assert settings.most_honest_banks(cards) == half
-    assert settings.model_copy(update={"honest_banks": 1}).most_honest_banks(cards) == 1
-
-
-OTHERS = ("payment-network", "aggregator")
+def test_the_check_says_on_which_banks_it_relies_and_knows_all_of_them(parties, pv4fad):
+    root, _ = parties
+    settings = root / "b" / "party.toml"
+    before = settings.read_text()
+    settings.write_text(before + '[policy]\nrelies-on = ["bank07"]\nhonest-share = 0.25\n')
+    code, output = pv4fad("party", "check", root / "b")
+    assert code == 1
+    assert unwrapped("relies-on names bank07, whose cards are not here") in unwrapped(output)
+    settings.write_text(before + "[policy]\nrelies-on = []\nepsilon = 0.1\n")
+    code, output = pv4fad("party", "check", root / "b")
+    assert code == 0
+    assert unwrapped("and these must be among bank01") in unwrapped(output)
+    assert PartyFolder(root / "b").settings().policy.epsilon == "0.1"
+    settings.write_text(before + "[policy]\nhonest-share = 2\n")
+    code, output = pv4fad("party", "check", root / "b")
+    assert code == 2
+    assert unwrapped("honest_share: must be at most 1") in unwrapped(output)
+    settings.write_text(before)
 
 
 @pytest.mark.parametrize(

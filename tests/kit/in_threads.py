@@ -39,6 +39,7 @@ from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.ledger import set_limit
 from pv4fad.protocol.identity import create_identity
+from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.metering import DEFAULT_BUDGET
 from pv4fad.protocol.tables import padded
@@ -170,7 +171,7 @@ class ThreadFederation:
                 self.account_file(name),
                 self.cards,
                 schema=SCHEMA,
-                honest_banks=1,
+                policy=Policy(honest_banks=1),
                 layers_per_day=1000,
                 budget=DEFAULT_BUDGET,
             )

@@ -21,6 +21,7 @@ from pv4fad.forest.trusted import TrustedThirdParty
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.hashing.table_size import TableLayout
 from pv4fad.lead.federation import Federation
+from pv4fad.lead.simulate import RELIES_ON_ALL
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.payment_network import PaymentNetwork
@@ -283,7 +284,7 @@ def make_federation(
                 records=mine,
                 identity=identities[name],
                 signing_keys=signing_keys,
-                honest_banks=parameters.honest_banks,
+                policy=RELIES_ON_ALL,
                 layers_per_day=layers_per_day,
             )
         )

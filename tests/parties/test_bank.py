@@ -13,7 +13,14 @@ from tests.kit.round_recording import recorded
 
 import pv4fad.protocol.count.bank
 import pv4fad.protocol.propose.bank
-from pv4fad.errors import BudgetError, DataError, OrderError, ParameterError, ProtocolError
+from pv4fad.errors import (
+    BudgetError,
+    DataError,
+    OrderError,
+    ParameterError,
+    PolicyError,
+    ProtocolError,
+)
 from pv4fad.hashing.table_size import TableLayout
 from pv4fad.parties.party import Party
 from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit, spend
@@ -24,6 +31,7 @@ from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.match.messages import EncryptedTable
 from pv4fad.protocol.parameters import RunParameters, TablePlan
 from pv4fad.protocol.propose.messages import RunProposal
+from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.score.bank import BankScoring
 from pv4fad.protocol.score.messages import ScoreQuery
 from pv4fad.protocol.state import Proposal
@@ -257,13 +265,16 @@ def test_label_shares_come_once(run):
         party.handle(changed(event.message, index=1))
 
 
-def test_a_bank_does_not_rely_on_more_honest_banks_than_it_chose(run):
+def test_a_run_outside_of_its_policy_is_refused_before_anything_is_computed(run, monkeypatch):
     event = proposal(run)
-    wanted = RunParameters.from_json(event.message.parameters).honest_banks
-    party = event.party()
-    with pytest.raises(ParameterError, match=f"honest_banks = {wanted}: bank01 relies on"):
-        party.restarted(party.store, honest_banks=wanted - 1).handle(event.data)
-    assert party.restarted(party.store, honest_banks=wanted).handle(event.data)
+    party, before = event.party(), event.party().store.snapshot()
+    strict = party.restarted(party.store, policy=Policy(honest_banks=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(pv4fad.protocol.propose.bank, "new_share_keys", None)
+        with pytest.raises(PolicyError, match=r"bank01 takes no part .* relies on 2"):
+            strict.handle(event.data)
+    assert party.store.snapshot() == before
+    assert party.restarted(party.store, policy=Policy(honest_banks=2)).handle(event.data)
 
 
 # The limit on layers.

@@ -13,6 +13,7 @@ import polars as pl
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.lead.data import bank_directory, classified, require_holder_name
 from pv4fad.privacy.epsilon import Epsilon, parse_epsilon
+from pv4fad.protocol.propose.policy import Policy
 from pv4fad.rules import Rules, read_rules, rules_of
 from pv4fad.schema import Schema, read_schema, schema_of
 from pv4fad.store.sealing import (
@@ -83,6 +84,23 @@ def given_limit(holder: str, given: Limit) -> Epsilon:
         return parse_epsilon(str(given))
     except ParameterError as error:
         raise ParameterError(f"limit of {holder}: {error}") from None
+
+
+def given_policies(
+    given: Mapping[str, Mapping[str, Any]] | None, holders: Iterable[str]
+) -> dict[str, Policy]:
+    """The policy of each holder that has its own; dashes or underscores in its entries."""
+    policies = by_holder("policies", {} if given is None else given, holders)
+    return {holder: _policy(holder, one) for holder, one in policies.items()}
+
+
+def _policy(holder: str, given: Mapping[str, Any]) -> Policy:
+    if not isinstance(given, Mapping):
+        raise ParameterError(f"policy of {holder}: give a mapping such as {{'epsilon': 1}}")
+    try:
+        return Policy(**{name.replace("-", "_"): value for name, value in given.items()})
+    except ParameterError as error:
+        raise ParameterError(f"policy of {holder}: {error}") from None
 
 
 def by_holder(what: str, given: Mapping[str, Any], holders: Iterable[str]) -> Mapping[str, Any]:

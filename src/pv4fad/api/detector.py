@@ -302,7 +302,13 @@ def load(
             raise DataError(f"{folder} does not have the table of {missing[0]}: give holders=")
         in_order = {name: records[name] for name in names}
         federation = SimulatedFederation(
-            schema, in_order, rules=own, stores=stores, pool=pool, resources=stack.pop_all()
+            schema,
+            in_order,
+            rules=own,
+            policies={},
+            stores=stores,
+            pool=pool,
+            resources=stack.pop_all(),
         )
     federation.add(run)
     try:

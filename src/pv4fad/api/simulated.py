@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import polars as pl
 
@@ -23,6 +23,7 @@ from pv4fad.api.arguments import (
     given_limit,
     given_limits,
     given_passphrase,
+    given_policies,
     given_records,
     given_rules,
     given_schema,
@@ -42,6 +43,7 @@ from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import read_ledger, set_limit
+from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.rules import Rules
 from pv4fad.run.document import RunDocument
@@ -59,6 +61,7 @@ def simulate(
     *,
     rules: Mapping[str, RulesLike] | None = None,
     limit: Limit | Mapping[str, Limit] | None = None,
+    policies: Mapping[str, Mapping[str, Any]] | None = None,
     workers: Workers = 0,
     folder: Path | str | None = None,
     key_file: Path | str | None = None,
@@ -74,6 +77,8 @@ def simulate(
     `rules`: of holders that have rules of their own, a TOML file or a list of rules, by name.
     `limit`: the ε that a holder allows in total, for all or by name; if a holder has none, that of
     the first detector that is fitted becomes its limit.
+    `policies`: of holders that have one, what they take part in, such as `{"epsilon": 1}`; the
+    entries are those of `[policy]` in a deployed party's party.toml.
     `workers`: processes besides this one; with any, a script needs `if __name__ == "__main__":`.
     Or "ray", or the address of a Ray cluster.
     `folder`: what the parties keep is in memory, or sealed in this folder.  There it outlives this
@@ -83,6 +88,7 @@ def simulate(
     tables, settled = given_holders(holders), given_schema(schema)
     own, limits = given_rules(rules, tables), given_limits(limit, tables)
     records = given_records(settled, tables, own)
+    own_policies = given_policies(policies, tables)
     with ExitStack() as stack:
         pool = stack.enter_context(WorkerPool(workers))
         if folder is None:
@@ -94,7 +100,13 @@ def simulate(
             opened = RunFolder(place).stores(names, passphrase, create=True)
             stores = stack.enter_context(opened)
         federation = SimulatedFederation(
-            settled, records, rules=own, stores=stores, pool=pool, resources=stack.pop_all()
+            settled,
+            records,
+            rules=own,
+            policies=own_policies,
+            stores=stores,
+            pool=pool,
+            resources=stack.pop_all(),
         )
     for holder, epsilon in limits.items():
         federation._set_limit(holder, epsilon)
@@ -110,12 +122,14 @@ class SimulatedFederation(Federation):
         records: Mapping[str, pl.DataFrame],
         *,
         rules: Mapping[str, Rules],
+        policies: Mapping[str, Policy],
         stores: Mapping[str, Store],
         pool: WorkerPool,
         resources: ExitStack,
     ) -> None:
         super().__init__(schema, resources)
         self.rules = dict(rules)
+        self._policies = dict(policies)
         self._records = dict(records)
         self._stores = dict(stores)
         self._pool = pool
@@ -205,7 +219,7 @@ class SimulatedFederation(Federation):
                 self._pool,
                 stores=stores,
                 first_limit=None,
-                honest_banks=len(self._records),  # the detector decides
+                policies=self._policies,
             )
         return self._parties
 

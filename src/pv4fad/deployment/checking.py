@@ -152,9 +152,16 @@ def _training(settings: PartySettings, words: Words) -> str:
 
 
 def noise_text(settings: PartySettings, cards: Mapping[str, PartyCard], words: Words) -> str:
-    """How many holders a holder relies on to add noise."""
-    n_banks = sum(card.role == BANK for card in cards.values())
+    """How many holders a holder relies on to add noise, and which."""
+    banks, policy = {card.name for card in cards.values() if card.role == BANK}, settings.policy
+    relied = None if policy.relies_on is None else {settings.name, *policy.relies_on}
+    if relied is not None and not relied <= banks:
+        raise DataError(
+            f"party.toml: relies-on names {', '.join(sorted(relied - banks))}, whose cards are not"
+            " here: import them (pv4fad party join), or mend the names"
+        )
+    of_them = "" if relied is None else f", and these must be among {', '.join(sorted(relied))}"
     return words(
-        f"relies on at most {settings.most_honest_banks(cards)} of {n_banks} {{holders}}, itself"
-        " included; a run that needs more is refused (party.toml)"
+        f"relies on at most {policy.most_honest_banks(len(banks))} of {len(banks)} {{holders}},"
+        f" itself included{of_them}; a run that needs more is refused (party.toml)"
     )

@@ -19,6 +19,7 @@ from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.match.bank_accounts import BankRecords
+from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.roles import AGGREGATOR, BANK
 from pv4fad.protocol.score.metering import Budget
 from pv4fad.schema import Schema
@@ -59,7 +60,7 @@ class BankMember:
         cards: Mapping[str, PartyCard],
         *,
         schema: Schema,
-        honest_banks: int,
+        policy: Policy,
         layers_per_day: int,
         budget: Budget,
     ) -> None:
@@ -75,7 +76,7 @@ class BankMember:
             signing_keys={
                 name: card.public.signing_key for name, card in cards.items() if card.role == BANK
             },
-            honest_banks=honest_banks,
+            policy=policy,
             layers_per_day=layers_per_day,
             budget=budget,
         )

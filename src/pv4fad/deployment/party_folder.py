@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from pv4fad.deployment.card import PartyCard, Role, read_card, require_complete
 from pv4fad.errors import DataError, ParameterError, StoreError
@@ -27,11 +27,10 @@ from pv4fad.lead.asking import Batching
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.schema import SCHEMA
-from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.identity import Identity, stored_identity
 from pv4fad.protocol.live.budget import DEFAULT_TICKS_PER_DAY
 from pv4fad.protocol.live.plan import default_tick_ms
-from pv4fad.protocol.roles import BANK
+from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.protocol.score.metering import DEFAULT_BUDGET
 from pv4fad.schema import Schema, read_schema
@@ -103,11 +102,6 @@ class PartySettings(ValidatedModel):
     """The payment network: transactions to score."""
     desk_labels: str = ""
     """The payment network: labels from its alert desk, for the next training."""
-    honest_banks: int | None = Field(default=None, ge=1)
-    """A bank: the largest number of banks, itself included, that it relies on to add noise.
-
-    By default half of the banks whose cards it has, rounded up.
-    """
     layers_per_day: int = Field(default=DEFAULT_LAYERS_PER_DAY, ge=1)
     """A bank: how many rounds of questions, or layers of votes, it answers per table and day."""
     positives_per_day: int = Field(default=DEFAULT_BUDGET.positives_per_day, ge=0)
@@ -124,27 +118,22 @@ class PartySettings(ValidatedModel):
     """The payment network, votes only: the number of layers is rounded up to a multiple."""
     training: TrainingSettings | None = None
     """The payment network: how to train (docs/operate/training.md)."""
-
+    policy: Policy = Policy()
+    """A bank: the runs in which it takes part."""
     live: LiveSettings = LiveSettings()
     """The payment network: `tick-ms` and `timeout-ms` of its live service."""
 
-    @field_validator("training", "live", mode="before")
+    @field_validator("training", "policy", "live", mode="before")
     @classmethod
-    def _with_underscores(cls, value: Any, info: ValidationInfo) -> Any:
+    def _with_underscores(cls, value: Any) -> Any:
         if isinstance(value, dict):
-            model = TrainingSettings if info.field_name == "training" else LiveSettings
-            return model(**{key.replace("-", "_"): item for key, item in value.items()})
+            return {key.replace("-", "_"): item for key, item in value.items()}
         return value
 
     @property
     def how(self) -> How:
         """How the payment network scores."""
         return How(self.alert_share, Batching(self.batch, self.layers))
-
-    def most_honest_banks(self, cards: Mapping[str, PartyCard]) -> int:
-        """The largest number of banks that a bank relies on: it refuses a run that needs more."""
-        n_banks = sum(card.role == BANK for card in cards.values())
-        return self.honest_banks or default_honest_banks(n_banks)
 
     @property
     def address(self) -> tuple[str, int]:

@@ -91,7 +91,7 @@ def _member(
             folder.file(settings.data),
             cards,
             schema=folder.schema(),
-            honest_banks=settings.most_honest_banks(cards),
+            policy=settings.policy,
             layers_per_day=settings.layers_per_day,
             budget=Budget(settings.positives_per_day, settings.metered_release),
         )

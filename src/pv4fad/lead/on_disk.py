@@ -64,12 +64,12 @@ def train(
     lead = LeadData(schema, data.rows, bank_directory(data.records))
     labels = None if desk_labels is None else read_desk_labels(schema, desk_labels)
     new = prepare_run(lead, sizes, settings, labels)
-    records, honest_banks = all_records(schema, data.records), new.parameters.honest_banks
+    records = all_records(schema, data.records)
     document = training.new_document(new, meter)
     if folder.read() != before:
         raise StoreError(f"another process has begun a run in {folder.path} meanwhile")
     folder.write(document)
-    with site.open(folder, records, create=True, honest_banks=honest_banks) as federation:
+    with site.open(folder, records, create=True) as federation:
         return training.train(federation, new, document, meter, folder.write)
 
 
@@ -93,8 +93,7 @@ def resume(
     # The payment network has everything in its store; the banks read their files again.
     schema = document.data_schema
     records = all_records(schema, load_holders(schema, split, parameters.banks))
-    honest_banks = parameters.honest_banks
-    with site.open(folder, records, create=True, honest_banks=honest_banks) as federation:
+    with site.open(folder, records, create=True) as federation:
         return training.resume(federation, document, meter, folder.write)
 
 

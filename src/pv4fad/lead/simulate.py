@@ -22,6 +22,7 @@ from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import read_ledger, set_limit
 from pv4fad.protocol.identity import Identity, create_identity, stored_identity
 from pv4fad.protocol.match.bank_accounts import BankRecords
+from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.protocol.score.metering import DEFAULT_BUDGET, Budget
@@ -30,6 +31,9 @@ from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import MemoryStore, Store
 from pv4fad.workers import WorkerPool, Workers
 
+RELIES_ON_ALL = Policy(honest_share=1)
+"""Of a bank that has said nothing: who runs all parties decides for all of them."""
+
 
 def simulate(
     records: Mapping[str, BankRecords],
@@ -37,7 +41,7 @@ def simulate(
     *,
     stores: Mapping[str, Store] | None = None,
     first_limit: Epsilon | None,
-    honest_banks: int = 1,
+    policies: Mapping[str, Policy] | None = None,
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
     budget: Budget = DEFAULT_BUDGET,
 ) -> Federation:
@@ -45,7 +49,7 @@ def simulate(
 
     `records`: of each bank.  `stores`: of each party by name; by default new ones in memory.
     `first_limit`: the ε allowed by a bank that has no limit yet; None sets none, and such a bank
-    spends nothing.  `honest_banks`: how many banks each bank relies on, itself included.
+    spends nothing.  `policies`: of banks that have one; others rely on all of them.
     `layers_per_day`: how many scoring layers each bank answers per table and day.
     `budget`: of positive answers of each bank, in metered runs.
     """
@@ -64,7 +68,7 @@ def simulate(
             records=records[bank],
             identity=identities[bank],
             signing_keys=signing_keys,
-            honest_banks=honest_banks,
+            policy=(policies or {}).get(bank, RELIES_ON_ALL),
             layers_per_day=layers_per_day,
             budget=budget,
         )
@@ -97,7 +101,6 @@ class Site:
         records: Mapping[str, BankRecords],
         *,
         create: bool = False,
-        honest_banks: int = 1,
     ) -> Iterator[Federation]:
         """The parties of the run in `folder`; `create` makes the stores that do not exist."""
         with (
@@ -109,7 +112,6 @@ class Site:
                 pool,
                 stores=stores,
                 first_limit=self.first_limit,
-                honest_banks=honest_banks,
                 layers_per_day=self.layers_per_day,
                 budget=self.budget,
             )

@@ -49,6 +49,7 @@ from pv4fad.protocol.order import chain_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.bank import join, join_match, meet, require_same_accounts
 from pv4fad.protocol.propose.messages import Roster, RunProposal
+from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.propose.state import AccountFile, OwnKeys
 from pv4fad.protocol.receipt import receipt_of
 from pv4fad.protocol.roles import PAYMENT_NETWORK
@@ -77,15 +78,16 @@ class Bank(Party):
         records: BankRecords,
         identity: Identity,
         signing_keys: Mapping[str, bytes],
-        honest_banks: int = 1,
+        policy: Policy,
         layers_per_day: int = DEFAULT_LAYERS_PER_DAY,
         budget: Budget = DEFAULT_BUDGET,
     ) -> None:
-        """`signing_keys`: the Ed25519 key of every bank, known from elsewhere than the run."""
+        """`signing_keys`: the Ed25519 key of every bank, known from elsewhere than the run.
+        `policy`: the runs in which this bank takes part."""
         super().__init__(name, store, pool)
         self._records = records
         self._identity = identity
-        self._honest_banks = honest_banks
+        self._policy = policy
         self._signing_keys = dict(signing_keys)
         self._scoring = BankScoring(name, pool, identity.pairwise, layers_per_day, budget=budget)
         self._tables: dict[tuple[str, str], BankTable] = {}
@@ -169,8 +171,7 @@ class Bank(Party):
     def _join(self, message: RunProposal, run: Records) -> Iterable[Message]:
         me, accounts = self._identity, self._records
         if run.epoch == 0:
-            honest_banks = self._honest_banks
-            keys = join(message, run, identity=me, accounts=accounts, honest_banks=honest_banks)
+            keys = join(message, run, identity=me, accounts=accounts, policy=self._policy)
         else:
             self._require_model(stage_of(run.of_epoch(0)), run.of_epoch(0))
             keys = join_match(message, run, identity=me, accounts=accounts)

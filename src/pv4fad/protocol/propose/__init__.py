@@ -2,7 +2,7 @@
 
     PaymentNetwork  places its accounts, makes a key pair
       1.  sends the parameters and its public keys                                  → all
-    Bank            checks the parameters, its limit of ε and its number of accounts
+    Bank            checks the parameters, its policy, its limits and its number of accounts
       2.  sends a public key for shares, and its signed X25519 key                  → PaymentNetwork
     Aggregator
       2.  sends a receipt                                                           → PaymentNetwork

@@ -17,6 +17,7 @@ from pv4fad.protocol.identity import Identity, PublicIdentity
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.parameters import RunParameters, table_epoch
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
+from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.propose.ring_keys import keep_public_keys, new_share_keys
 from pv4fad.protocol.propose.state import AccountFile, OtherBanks, OwnKeys, PublicKeys
 from pv4fad.protocol.state import Proposal, parameters_of, with_keys_in_use
@@ -31,16 +32,12 @@ def join(
     *,
     identity: Identity,
     accounts: BankRecords,
-    honest_banks: int,
+    policy: Policy,
 ) -> BankKeys:
     """Step 2 of training.  Nothing is spent before the release, but what it costs is checked."""
     parameters = _checked_parameters(message, identity.name, accounts)
     expect(parameters.purpose == "training", message, "a match without a model to score")
-    if parameters.noise == "distributed" and parameters.honest_banks > honest_banks:
-        raise ParameterError(
-            f"honest_banks = {parameters.honest_banks}: {identity.name} relies on at most"
-            f" {honest_banks}, itself included, and would add too little noise"
-        )
+    policy.require(parameters, identity.name)
     # Better refused now than after the match.
     require_affordable(run.tx, expense_of(parameters, accounts.fingerprint))
     run.put(BankSums(np.zeros(parameters.sizes.n_sums, np.uint64)))

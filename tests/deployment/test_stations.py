@@ -220,9 +220,10 @@ def test_the_table_of_what_the_relay_sees_is_right(troubled, paper):
     }
     assert len(sent) >= 22
     assert sent <= set(listed)
-    # The others are those of released labels, of accounts whose bank is unknown, notices, and live
-    # messages.
+    # The others are those of released labels, of accounts whose bank is unknown, of metered runs,
+    # notices, and live messages.
     left = {("label-masks", "A → S"), ("score-reply", "B → A"), ("score-reply", "A → S")}
+    left |= {("metered-reply", "B → A"), ("own-part", "S → A"), ("metering-stopped", "A → S")}
     left |= {("notify", "S → B"), ("live-query", "S → B")}
     left |= {("live-reply", "B → S"), ("live-refusal", "B → S")}
     assert set(listed) - sent <= left

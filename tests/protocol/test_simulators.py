@@ -11,6 +11,8 @@ what the party really receives:
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.kit.recording import record_in
@@ -125,11 +127,7 @@ def test_a_banks_view_looks_like_one_that_was_drawn_without_data(run, kind, view
         message = of_kind(event.answers(), kind)
         simulated = simulated_bank_view(run, message)
         assert [len(one) for one in simulated] == [len(one) for one in message.ciphertexts]
-        answer = type(message)(
-            message.address,
-            *([message.n_layers] if kind is ScoreQuery else []),
-            tuple(simulated),
-        )
+        answer = replace(message, ciphertexts=tuple(simulated))
         both = [view(run, [one]).astype(np.int64) for one in (message, answer)]
         for rows in both:
             assert is_uniform(rows, t)

@@ -19,6 +19,7 @@ from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.protocol.propose.inputs import run_parameters
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RUN_FILE, RunFolder
+from pv4fad.store import sealing
 from pv4fad.store.file import create_file
 from pv4fad.store.sealing import Passphrase
 
@@ -262,3 +263,23 @@ def test_a_store_that_cannot_be_opened_leaves_none_of_the_others_locked(tmp_path
         pass
     with folder.stores(parties, Passphrase(PASSPHRASE)) as stores:
         assert list(stores) == parties
+
+
+def test_the_stores_of_a_run_take_one_computation_of_the_passphrase(tmp_path, monkeypatch):
+    """One store that was locked again, with a salt of its own, takes another one."""
+    folder, parties, passphrase = RunFolder(tmp_path), ("bank01", "bank02"), Passphrase(PASSPHRASE)
+    derived, scrypt = [], sealing.Scrypt
+
+    def counting(**options):
+        derived.append(options["salt"])
+        return scrypt(**options)
+
+    monkeypatch.setattr(sealing, "Scrypt", counting)
+    with folder.stores(parties, passphrase, create=True):
+        assert len(derived) == 1
+    with folder.stores(parties, passphrase) as stores:
+        assert len(derived) == 2
+        stores["bank02"].change_passphrase(passphrase)
+    derived.clear()
+    with folder.stores(parties, passphrase):
+        assert len(derived) == 2

@@ -15,7 +15,6 @@ from pv4fad.store.sealing import (
     create_key_file,
     insecure_fast_scrypt_for_tests,
     passphrase_for,
-    passphrase_sealer,
     read_key_file,
 )
 
@@ -124,7 +123,7 @@ def test_sealed_bytes_open_as_what_they_were_and_not_if_changed(plain, position,
 
 def test_a_passphrase_is_the_same_however_its_accents_are_typed():
     cost, salt = insecure_fast_scrypt_for_tests(), bytes(16)
-    sealed = passphrase_sealer(Passphrase("caf\u00e9"), salt, cost).seal(b"key", LABEL)
-    assert passphrase_sealer(Passphrase("cafe\u0301"), salt, cost).open(sealed, LABEL) == b"key"
+    sealed = Passphrase("caf\u00e9").sealer(salt, cost).seal(b"key", LABEL)
+    assert Passphrase("cafe\u0301").sealer(salt, cost).open(sealed, LABEL) == b"key"
     with pytest.raises(StoreError):
-        passphrase_sealer(Passphrase("caf\u00e9"), b"\x01" * 16, cost).open(sealed, LABEL)
+        Passphrase("caf\u00e9").sealer(b"\x01" * 16, cost).open(sealed, LABEL)

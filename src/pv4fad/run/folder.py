@@ -21,7 +21,7 @@ from pv4fad.files import write_whole
 from pv4fad.run.document import RunDocument
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.file import holds_store
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import Passphrase, SharedPassphrase
 from pv4fad.workers import available_cores
 
 RUN_FILE = "run.json"
@@ -101,11 +101,12 @@ class RunFolder:
         self, parties: Iterable[str], passphrase: Passphrase, *, create: bool = False
     ) -> Iterator[dict[str, DiskStore]]:
         """The stores of these parties, open; `create` makes those that are not there."""
+        shared = SharedPassphrase(passphrase.text)
         with ExitStack() as stack:
             # Most of the time goes into the passphrase, without Python's lock.
             with ThreadPoolExecutor(min(available_cores(), _STORES_AT_ONCE)) as threads:
                 opening = {
-                    party: threads.submit(self._store, party, passphrase, create=create)
+                    party: threads.submit(self._store, party, shared, create=create)
                     for party in parties
                 }
             for future in opening.values():

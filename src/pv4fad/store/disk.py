@@ -31,13 +31,11 @@ from pv4fad.store.file import (
     write_new_info,
 )
 from pv4fad.store.sealing import (
-    SALT_BYTES,
     Label,
     Passphrase,
     ScryptCost,
     Sealer,
     new_store_key,
-    passphrase_sealer,
 )
 from pv4fad.store.store import Store
 
@@ -86,7 +84,7 @@ class DiskStore(Store):
         """The store in `folder`."""
         connection, info = open_file(folder)
         with closed_on_error(folder, connection):
-            lock = passphrase_sealer(passphrase, info.salt, info.cost)
+            lock = passphrase.sealer(info.salt, info.cost)
             try:
                 key = lock.open(info.locked_key, info.label("key"))
             except StoreError:
@@ -185,8 +183,8 @@ class DiskStore(Store):
             self._connection.execute("SELECT 1")
 
     def _lock_with(self, passphrase: Passphrase) -> None:
-        salt = secret_bytes(SALT_BYTES)
-        lock = passphrase_sealer(passphrase, salt, self._info.cost)
+        salt = passphrase.new_salt()
+        lock = passphrase.sealer(salt, self._info.cost)
         locked_key = lock.seal(self._key, self._info.label("key"))
         self._info = replace(self._info, salt=salt, locked_key=locked_key)
 

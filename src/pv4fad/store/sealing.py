@@ -17,8 +17,10 @@ import os
 import re
 import sys
 import unicodedata
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -35,18 +37,6 @@ ENVIRONMENT = "PV4FAD_PASSPHRASE"
 MAX_KEY_FILE_BYTES = 4096
 
 Label = tuple[str | int, ...]
-
-
-@dataclass(frozen=True)
-class Passphrase:
-    """What unlocks a store."""
-
-    text: str = field(repr=False)
-
-    def require_strength(self) -> None:
-        """Refuse what is quickly guessed; asked when a passphrase is set, not when it is used."""
-        if len(self.text) < MIN_PASSPHRASE_CHARACTERS:
-            raise StoreError(f"a passphrase needs at least {MIN_PASSPHRASE_CHARACTERS} characters")
 
 
 @dataclass(frozen=True)
@@ -92,16 +82,57 @@ class Sealer:
             ) from None
 
 
+@dataclass(frozen=True)
+class Passphrase:
+    """What unlocks a store."""
+
+    text: str = field(repr=False)
+
+    def require_strength(self) -> None:
+        """Refuse what is quickly guessed; asked when a passphrase is set, not when it is used."""
+        if len(self.text) < MIN_PASSPHRASE_CHARACTERS:
+            raise StoreError(f"a passphrase needs at least {MIN_PASSPHRASE_CHARACTERS} characters")
+
+    def new_salt(self) -> bytes:
+        """For a store key that is to be locked."""
+        return secret_bytes(SALT_BYTES)
+
+    def sealer(self, salt: bytes, cost: ScryptCost) -> Sealer:
+        """The sealer that locks and unlocks a store key."""
+        kdf = Scrypt(salt=salt, length=KEY_BYTES, n=2**cost.log2_n, r=cost.r, p=cost.p)
+        # The same passphrase typed on two systems can differ in bytes; NFKC makes it one.
+        return Sealer(kdf.derive(unicodedata.normalize("NFKC", self.text).encode()))
+
+
+@dataclass(frozen=True)
+class SharedPassphrase(Passphrase):
+    """Of several stores, for several threads.  Scrypt runs once for each salt, and the stores that
+    are made with it have the same: who guesses the passphrase of one has that of all anyway."""
+
+    _salt: bytes = field(default_factory=lambda: secret_bytes(SALT_BYTES), repr=False)
+    _sealers: dict[tuple[bytes, ScryptCost], Future[Sealer]] = field(
+        default_factory=dict, repr=False
+    )
+    _guard: Lock = field(default_factory=Lock, repr=False)
+
+    def new_salt(self) -> bytes:
+        return self._salt
+
+    def sealer(self, salt: bytes, cost: ScryptCost) -> Sealer:
+        with self._guard:
+            is_new = (salt, cost) not in self._sealers
+            found = self._sealers.setdefault((salt, cost), Future())
+        if is_new:
+            try:
+                found.set_result(super().sealer(salt, cost))
+            except BaseException as error:
+                found.set_exception(error)
+        return found.result()
+
+
 def new_store_key() -> bytes:
     """A fresh random key for the records of one store."""
     return secret_bytes(KEY_BYTES)
-
-
-def passphrase_sealer(passphrase: Passphrase, salt: bytes, cost: ScryptCost) -> Sealer:
-    """The sealer that locks and unlocks a store key."""
-    kdf = Scrypt(salt=salt, length=KEY_BYTES, n=2**cost.log2_n, r=cost.r, p=cost.p)
-    # The same passphrase typed on two systems can differ in bytes; NFKC makes it one.
-    return Sealer(kdf.derive(unicodedata.normalize("NFKC", passphrase.text).encode()))
 
 
 def passphrase_for(

@@ -29,7 +29,7 @@ from pv4fad.privacy.bound import sensitivity
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.privacy.noise import polya_share
 from pv4fad.tables.features import FeatureTable
-from pv4fad.tables.sides import side_keys
+from pv4fad.tables.sides import Sides
 from pv4fad.verify.comparison import joined_atoms
 
 EPSILONS = ("none", "1")
@@ -63,8 +63,8 @@ def paper_rows(
     config, counting = settings.forest_config(SCHEMA), settings.count_config(labels)
     known, upcoming = features
     forest = build_forest(config, known.names, known.values, seed)
-    keys, index = account_index(side_keys(SCHEMA, transactions), config.n_trees)
-    new_keys, new_index = account_index(side_keys(SCHEMA, new), config.n_trees)
+    keys, index = account_index(Sides(SCHEMA, transactions), config.n_trees)
+    new_keys, new_index = account_index(Sides(SCHEMA, new), config.n_trees)
     codes, new_codes = forest.route(known.values), forest.route(upcoming.values)
     rng = np.random.default_rng([seed, 1])
     pairs = choose_pairs(forest, codes, labels, index, config=counting, rng=rng)

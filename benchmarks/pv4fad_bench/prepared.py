@@ -26,7 +26,7 @@ from pv4fad.payments.features import compute_features
 from pv4fad.payments.generate import Difficulty, Settings, generate_tables
 from pv4fad.payments.schema import BENEFICIARY, FLAG_CODES, LABEL, SCHEMA
 from pv4fad.tables.features import FeatureTable
-from pv4fad.tables.sides import first_dealings, side_keys
+from pv4fad.tables.sides import Sides
 from pv4fad.verify.comparison import joined_classes
 from pv4fad_bench.paper_model import paper_rows
 
@@ -127,9 +127,9 @@ def prepare(setting: Setting, seed: int, tell: Tell) -> Prepared:
         FeatureTable(features.names, rows)
         for rows in (features.values[: train.height], features.values[train.height :])
     )
-    keys, index = account_index(side_keys(SCHEMA, train), 1)
-    new_sides = [one.tail(test.height) for one in side_keys(SCHEMA, both)]
-    new_keys, new_index = account_index(new_sides, 1)
+    known_sides, sides = Sides(SCHEMA, train), Sides(SCHEMA, both)
+    keys, index = account_index(known_sides, 1)
+    new_keys, new_index = account_index(sides, 1, train.height)
     atoms, new_atoms = (joined_classes(one, records) for one in (keys, new_keys))
     tell("local model")
     groups = index.key_of[:, BENEFICIARY]
@@ -159,7 +159,7 @@ def prepare(setting: Setting, seed: int, tell: Tell) -> Prepared:
         key_of=index.key_of,
         bare_of=index.bare_of,
         atoms_tr=atoms,
-        first_tr_alone=first_dealings(SCHEMA, train),
+        first_tr_alone=known_sides.first_dealings(),
         inside_tr=inside_federation(keys, directory),
         ts=train["Timestamp"].cast(pl.Int64).to_numpy(),
         chosen=sample.rows,
@@ -168,7 +168,7 @@ def prepare(setting: Setting, seed: int, tell: Tell) -> Prepared:
         labels=labels,
         new_key_of=new_index.key_of,
         atoms_new=new_atoms,
-        is_first=first_dealings(SCHEMA, both)[train.height :],
+        is_first=sides.first_dealings()[train.height :],
         inside_new=inside_federation(new_keys, directory),
         map=in_training.cast(pl.Int64).fill_null(-1).to_numpy(),
         alone=fitted.model.score(new.values),

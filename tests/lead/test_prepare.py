@@ -18,7 +18,8 @@ from pv4fad.lead.prepare import prepare_payment_network
 from pv4fad.lead.rows import LeadData, account_index
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.schema import FLAG_CODES, SCHEMA
-from pv4fad.tables.sides import side_keys
+from pv4fad.schema import schema_of
+from pv4fad.tables.sides import Sides
 
 EVIDENCE = TrainingSettings(epsilon="1")
 PAPER = TrainingSettings(epsilon="1", model="paper", trees=5, height=4)
@@ -47,8 +48,9 @@ def data(transactions, directory):
 
 
 def test_accounts_are_numbered_as_a_plain_loop_would_read_them(transactions):
-    of_sides = side_keys(SCHEMA, transactions)
-    keys, index = account_index(of_sides, 7)
+    sides = Sides(SCHEMA, transactions)
+    of_sides = sides.side_keys()
+    keys, index = account_index(sides, 7)
     rows = list(keys.iter_rows())
     assert len(set(rows)) == len(rows)
     for side, of_side in enumerate(of_sides):
@@ -58,8 +60,20 @@ def test_accounts_are_numbered_as_a_plain_loop_would_read_them(transactions):
 
 
 def test_an_account_of_an_unknown_bank_has_a_key_of_its_own():
-    ordering = pl.DataFrame({"Holder": [None, "AAAADEFF"], "Id": ["X", "X"]})
-    keys, index = account_index([ordering, ordering.reverse()], 1)
+    sides = {name: {"id": name, "holder": f"At{name}"} for name in ("Payer", "Payee")}
+    schema = schema_of(
+        {
+            "name": "transfers",
+            "rows": {"id": "Number", "time": "Time"},
+            "sides": sides,
+            "record": {"classes": ["ordinary", "watch"]},
+        }
+    )
+    at = [None, "AAAADEFF"]
+    rows = pl.DataFrame(
+        {"Payer": ["X", "X"], "AtPayer": at, "Payee": ["X", "X"], "AtPayee": at[::-1]}
+    )
+    keys, index = account_index(Sides(schema, rows), 1)
     assert list(keys.iter_rows()) == [(None, "X"), ("AAAADEFF", "X")]
     assert index.key_of.tolist() == [[0, 1], [1, 0]]
     assert index.bare_of.tolist() == [0, 0]

@@ -1,6 +1,7 @@
 """Features see strictly earlier rows only, whatever is added later and in whatever order."""
 
 import datetime as dt
+import tracemalloc
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from pv4fad.payments.features import FEATURE_MEANINGS, compute_features
 from pv4fad.payments.features.graph import GRAPH_MEANINGS
 from pv4fad.payments.schema import TRANSACTION_SCHEMA
-from pv4fad.tables.earlier import EarlierRows, group_codes
+from pv4fad.tables.earlier import AskedRows, EarlierRows, group_codes
 
 # Features of the graph of payments have tests of their own.
 NAMES = tuple(name for name in FEATURE_MEANINGS if name not in GRAPH_MEANINGS)
@@ -173,3 +174,19 @@ def test_sums_over_earlier_rows_are_exact():
     earlier = EarlierRows.of(group, time)
     assert earlier.count().tolist() == [1, 0, 0, 1, 1, 3]
     assert earlier.sum(values).tolist() == [5, 0, 0, 5, 7, 2**60 + 16]
+    for start in range(len(group) + 1):
+        asked = AskedRows(time, start).earlier(group)
+        assert asked.count().tolist() == [1, 0, 0, 1, 1, 3][start:]
+        assert asked.sum(values).tolist() == [5, 0, 0, 5, 7, 2**60 + 16][start:]
+
+
+def test_memory_for_totals_follows_from_the_rows_and_not_from_their_codes():
+    group, time = np.full(3, 2**31 - 1), np.arange(3)
+    asked = AskedRows(time, 2)
+    tracemalloc.start()
+    try:
+        assert asked.earlier(group).count().tolist() == [2]
+        assert asked.earlier(group).sum(np.array([5, 7, 11])).tolist() == [12]
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

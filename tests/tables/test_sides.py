@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.schema import schema_of
-from pv4fad.tables.sides import first_dealings, side_keys
+from pv4fad.tables.sides import Sides
 
 # Holders that come from the first or last row of an event, as those of payments.
 
@@ -35,7 +35,7 @@ def _table(legs: list[Leg], ids: list[int] | None = None) -> pl.DataFrame:
 
 
 def _banks(table: pl.DataFrame) -> list[tuple[str, str]]:
-    ordering, beneficiary = side_keys(SCHEMA, table)
+    ordering, beneficiary = Sides(SCHEMA, table).side_keys()
     return list(zip(ordering["Holder"], beneficiary["Holder"], strict=True))
 
 
@@ -68,7 +68,7 @@ def test_routing_does_not_depend_on_the_order_of_the_rows(
     order = data.draw(st.permutations(range(len(legs))))
     table = _table(legs)
     for shuffled, keys in zip(
-        side_keys(SCHEMA, table[order]), side_keys(SCHEMA, table), strict=True
+        Sides(SCHEMA, table[order]).side_keys(), Sides(SCHEMA, table).side_keys(), strict=True
     ):
         assert shuffled.equals(keys[order])
 
@@ -82,7 +82,9 @@ def test_a_payment_under_way_is_routed_by_the_legs_that_are_known() -> None:
 
 def test_the_ids_of_a_side_are_those_of_its_column() -> None:
     table = _table([("u", 0, "A", "B"), ("v", 1, "A", "C")])
-    for keys, name in zip(side_keys(SCHEMA, table), ("Ordering", "Beneficiary"), strict=True):
+    for keys, name in zip(
+        Sides(SCHEMA, table).side_keys(), ("Ordering", "Beneficiary"), strict=True
+    ):
         assert keys.schema == {"Holder": pl.String, "Id": pl.String}
         assert keys["Id"].to_list() == table[f"{name}Account"].to_list()
 
@@ -101,7 +103,7 @@ def test_a_holder_is_what_the_row_says_and_without_a_column_unknown() -> None:
         }
     )
     rows = pl.DataFrame({"Patient": [1, 2], "Doctor": ["x", "y"], "Hospital": ["north", None]})
-    patient, doctor = side_keys(schema, rows)
+    patient, doctor = Sides(schema, rows).side_keys()
     assert patient.rows() == [("north", "1"), (None, "2")]
     assert doctor.rows() == [(None, "x"), (None, "y")]
 
@@ -114,7 +116,8 @@ Row = tuple[str, str, int, int]
 
 def found(rows: list[Row]) -> list[bool]:
     columns = ["OrderingAccount", "BeneficiaryAccount", "UETR", "Timestamp"]
-    return first_dealings(SCHEMA, pl.DataFrame(rows, schema=columns, orient="row")).tolist()
+    table = pl.DataFrame(rows, schema=columns, orient="row")
+    return Sides(SCHEMA, table).first_dealings().tolist()
 
 
 def begin(row: Row, rows: list[Row]) -> int:

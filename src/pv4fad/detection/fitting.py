@@ -125,7 +125,8 @@ def fit_local_model(
         n_normal = min(len(normal), max(NORMAL_PER_ANOMALY * len(anomalies), LEAST_NORMAL))
         sample = rng.choice(normal, n_normal, replace=False)
         rows = np.sort(np.concatenate([anomalies, sample]))
-        grown = _grow(known[rows], labels[rows], rng)
+        # Trees look at one feature at a time: faster with a feature in one piece.
+        grown = _grow(np.asfortranarray(known[rows]), labels[rows], rng)
         trees = TreeEnsemble.of(len(names), [as_arrays(tree, has_missing) for tree in grown])
         return _Bag(part_of, left_out, trees, len(anomalies), n_normal)
 

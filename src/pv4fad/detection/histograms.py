@@ -38,10 +38,13 @@ class FeatureHistograms(Record):
     def of(cls, names: tuple[str, ...], values: NDArray[np.float32]) -> Self:
         """`values`: (payments, features), NaN where one is missing."""
         values = values[:: -(-len(values) // SAMPLE) or 1]
-        known = np.where(np.isfinite(values).any(axis=0), values, np.float32(0))
         steps = np.linspace(0, 1, BINS + 1)[1:-1]
-        edges = np.nanquantile(known, steps, axis=0).T.astype(np.float32)
-        return cls(names, np.ascontiguousarray(edges), binned(edges, values))
+        edges = np.zeros((len(names), len(steps)), np.float32)
+        for bounds, column in zip(edges, values.T, strict=True):
+            known = column[~np.isnan(column)]
+            if len(known):
+                bounds[:] = np.quantile(known, steps)
+        return cls(names, edges, binned(edges, values))
 
 
 def binned(edges: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[np.int64]:

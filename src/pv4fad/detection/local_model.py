@@ -96,8 +96,11 @@ class LocalModel:
 
 def usual_values(features: NDArray[np.float32]) -> NDArray[np.float32]:
     """The median of each feature; 0 where it is never known."""
-    known = np.where(np.isfinite(features).any(axis=0), features, np.float32(0))
-    return np.asarray(np.nanmedian(known, axis=0), np.float32)
+    medians = []
+    for column in features.T:
+        known = column[~np.isnan(column)]
+        medians.append(np.median(known) if len(known) else 0.0)
+    return np.array(medians, np.float32)
 
 
 def local_reasons(

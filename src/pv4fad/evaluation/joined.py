@@ -22,7 +22,7 @@ from pv4fad.lead.rows import LeadData, new_rows
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.schema import Schema
 from pv4fad.tables.features import FeatureTable, compute_features
-from pv4fad.tables.sides import side_keys
+from pv4fad.tables.sides import Sides
 from pv4fad.verify.comparison import joined_classes
 
 _SEED = 11
@@ -61,5 +61,5 @@ def _classes(
     schema: Schema, rows: pl.DataFrame, records: Mapping[str, pl.DataFrame]
 ) -> NDArray[np.float64]:
     """(rows, sides): the number of the class of each account, -1 where no bank has it."""
-    sides = [joined_classes(keys, records) for keys in side_keys(schema, rows)]
+    sides = [joined_classes(keys, records) for keys in Sides(schema, rows).side_keys()]
     return np.stack(sides, axis=1).astype(np.float64)

@@ -16,6 +16,7 @@ A count of accounts is worth as many rows as such accounts have: `rows_per_accou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +74,7 @@ class TrainingPayments:
     def n_sides(self) -> int:
         return int(self.index.key_of.shape[1])
 
-    @property
+    @cached_property
     def account(self) -> Integers:
         """(payments, sides): bare ids."""
         return self.index.bare_of[self.index.key_of]
@@ -82,26 +83,35 @@ class TrainingPayments:
     def n_accounts(self) -> int:
         return int(self.index.bare_of.max(initial=-1)) + 1
 
-    @property
+    @cached_property
     def recent(self) -> NDArray[np.bool_]:
         """(payments,): the last quarter."""
         recent = np.zeros(len(self.labels), np.bool_)
         recent[np.argsort(self.time, kind="stable")[int((1 - RECENT) * len(recent)) :]] = True
         return recent
 
+    @cached_property
+    def strata(self) -> Integers:
+        """(payments, sides)."""
+        history = AccountHistory.of(self.account, self.labels, self.n_accounts)
+        return history.training_strata(self.account, self.labels)
+
 
 def choose_accounts(payments: TrainingPayments, rng: np.random.Generator) -> CountedAccounts:
     """One pair per account that has any at an institution of the federation."""
     index, labels = payments.index, payments.labels
-    strata = _strata(payments)
+    strata = payments.strata
     row, side = np.nonzero(payments.inside[index.key_of])
     label, key = labels[row], index.key_of[row, side]
     hit_cell = (side * 2 + payments.is_first[row]) * N_STRATA + strata[row, side]
     other_cell = n_hit_cells(payments.n_sides) + side * N_STRATA + strata[row, side]
     # Label 1 comes first, and otherwise chance decides: of each account the first pair counts.
-    order = np.lexsort((rng.random(len(row)), -label))
-    account, first = np.unique(index.bare_of[key[order]], return_index=True)
-    chosen = order[first]
+    order = np.argsort(rng.random(len(row)), kind="stable")
+    order = np.concatenate([order[label[order] == 1], order[label[order] == 0]])
+    first = np.full(payments.n_accounts, -1)
+    first[index.bare_of[key[order[::-1]]]] = order[::-1]  # what is written last stays
+    account = np.flatnonzero(first >= 0)
+    chosen = first[account]
     cell = np.where(label[chosen] == 1, hit_cell[chosen], other_cell[chosen])
     cells = n_cells(payments.n_sides)
     return CountedAccounts(cell.astype(np.int64), key[chosen], account, cells)
@@ -112,20 +122,15 @@ def rows_per_account(payments: TrainingPayments, counted: CountedAccounts) -> Fl
 
     Rows of label 0 are those of the last quarter, times four.
     """
-    labels, recent = payments.labels, payments.recent
-    strata = _strata(payments)
+    labels, recent, strata = payments.labels, payments.recent, payments.strata
     cell_of = np.full(payments.n_accounts, -1)
     cell_of[counted.account] = counted.cell
     row, side = np.nonzero(payments.inside[payments.index.key_of])
     row, side = (one[(labels[row] == 1) | recent[row]] for one in (row, side))
     label = labels[row]
     cell = cell_of[payments.account[row, side]]
-    rows = np.zeros((counted.n_cells, payments.n_sides, 2, N_STRATA, 2))
+    shape = (counted.n_cells, payments.n_sides, 2, N_STRATA, 2)
     where = (cell, side, payments.is_first[row].astype(np.int64), strata[row, side], label)
-    np.add.at(rows, where, np.where(label == 1, 1.0, 1 / RECENT))
+    number, weights = np.ravel_multi_index(where, shape), np.where(label == 1, 1.0, 1 / RECENT)
+    rows = np.bincount(number, weights, minlength=int(np.prod(shape))).reshape(shape)
     return np.asarray(rows / np.maximum(counted.kept, 1)[:, None, None, None, None])
-
-
-def _strata(payments: TrainingPayments) -> Integers:
-    history = AccountHistory.of(payments.account, payments.labels, payments.n_accounts)
-    return history.training_strata(payments.account, payments.labels)

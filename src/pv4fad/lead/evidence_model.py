@@ -25,7 +25,7 @@ from pv4fad.evidence.knowledge import Knowledge
 from pv4fad.evidence.model import EvidenceModel
 from pv4fad.evidence.noise import CountNoise
 from pv4fad.forest.pairs import GroupCounts
-from pv4fad.lead.rows import LeadData, inside_federation
+from pv4fad.lead.rows import LeadData, account_index, inside_federation
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.protocol.count.state import ReleasedCounts
 from pv4fad.protocol.parameters import RunParameters
@@ -33,7 +33,6 @@ from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.store.records import Record, Records, stored
 from pv4fad.store.store import Store
 from pv4fad.tables.features import FeatureTable
-from pv4fad.tables.sides import first_dealings
 
 _ENOUGH = 20  # deviations of the noise
 
@@ -162,14 +161,14 @@ def prepare_evidence(
 ) -> PreparedEvidence:
     """The local model, and which account counts in which cell."""
     schema, rows, labels = data.schema, data.rows, data.labels
-    keys, accounts = data.index(1)
+    keys, accounts = account_index(data.sides, 1)
     groups = accounts.key_of[:, -1]
     fitted = fit_local_model(features.values, features.names, labels, groups, seed=seed)
     sample = honest_sample(fitted, features.values, labels, seed)
     payments = TrainingPayments(
         accounts,
         labels,
-        first_dealings(schema, rows),
+        data.sides.first_dealings(),
         rows[schema.rows.time].cast(pl.Int64).to_numpy(),
         inside_federation(keys, data.directory),
     )

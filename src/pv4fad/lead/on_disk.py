@@ -21,13 +21,14 @@ from pv4fad.lead import refresh as refreshing
 from pv4fad.lead import train as training
 from pv4fad.lead.data import all_records, bank_directory, load_holders, load_split
 from pv4fad.lead.desk_labels import read_desk_labels
-from pv4fad.lead.prepare import TrainingRecord, prepare_run, read_training_record
+from pv4fad.lead.prepare import NewRun, TrainingRecord, prepare_run, read_training_record
 from pv4fad.lead.rows import LeadData
 from pv4fad.lead.score import How, Scored, score_files
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.simulate import Site
 from pv4fad.parties.network_stages import is_proposed
 from pv4fad.payments.challenge import read_partition
+from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
@@ -59,12 +60,7 @@ def train(
     ):
         folder.require_new()
     meter = Meter(report)
-    data = load_split(schema, split)
-    sizes = {bank: frame.height for bank, frame in data.records.items()}
-    lead = LeadData(schema, data.rows, bank_directory(data.records))
-    labels = None if desk_labels is None else read_desk_labels(schema, desk_labels)
-    new = prepare_run(lead, sizes, settings, labels)
-    records = all_records(schema, data.records)
+    new, records = _prepare(schema, split, settings, desk_labels)
     document = training.new_document(new, meter)
     if folder.read() != before:
         raise StoreError(f"another process has begun a run in {folder.path} meanwhile")
@@ -130,6 +126,18 @@ def refresh(
     with site.open(folder, records) as federation:
         refreshing.refresh(federation, parameters, directory, meter)
     return meter.phases
+
+
+def _prepare(
+    schema: Schema, split: Path, settings: TrainingSettings, desk_labels: Path | None
+) -> tuple[NewRun, dict[str, BankRecords]]:
+    """What the parties bring; the rows themselves, hundreds of megabytes, are not needed longer."""
+    data = load_split(schema, split)
+    sizes = {bank: frame.height for bank, frame in data.records.items()}
+    lead = LeadData(schema, data.rows, bank_directory(data.records))
+    labels = None if desk_labels is None else read_desk_labels(schema, desk_labels)
+    new = prepare_run(lead, sizes, settings, labels)
+    return new, all_records(schema, data.records)
 
 
 def _training_of_proposed_run(

@@ -20,7 +20,7 @@ from pv4fad.forest.pairs import KeptPairs, choose_pairs, green_labels, group_cou
 from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.reasons import reasons
 from pv4fad.forest.votes import green_votes, predictions
-from pv4fad.lead.rows import LeadData, NewRows
+from pv4fad.lead.rows import LeadData, NewRows, account_index
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.protocol.propose.inputs import TrainingInput, Trees
 from pv4fad.protocol.propose.state import StoredTrees
@@ -55,7 +55,7 @@ def prepare_trees(
 ) -> PreparedTrees:
     """The forest of the paper's model, and what its leaves count."""
     labels = data.labels
-    keys, accounts = data.index(settings.trees)
+    keys, accounts = account_index(data.sides, settings.trees)
     config, counting = settings.forest_config(data.schema), settings.count_config(labels)
     forest = build_forest(config, features.names, features.values, seed)
     codes = forest.route(features.values)

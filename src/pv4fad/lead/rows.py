@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,29 +22,29 @@ from pv4fad.protocol.tables import AccountKey, TableAccounts, assign_tables
 from pv4fad.schema import Schema
 from pv4fad.tables.earlier import column_codes
 from pv4fad.tables.features import FeatureTable, compute_features
-from pv4fad.tables.sides import KEY_COLUMNS, first_dealings, side_keys, structural_columns
+from pv4fad.tables.sides import KEY_COLUMNS, Sides, structural_columns
 from pv4fad.tables.source import Problem, refuse
+from pv4fad.workers import available_cores
 
-_FINGERPRINT_ROWS = 100_000  # at a time
 
-
-def account_index(
-    keys_of_sides: Sequence[pl.DataFrame], n_trees: int
-) -> tuple[pl.DataFrame, AccountIndex]:
-    """The distinct accounts (Holder, Id), and which of them each side of each row has."""
-    sides = pl.concat(keys_of_sides)
+def account_index(sides: Sides, n_trees: int, start: int = 0) -> tuple[pl.DataFrame, AccountIndex]:
+    """The distinct accounts (Holder, Id) of the rows from `start` on, in the order of their names,
+    and which of them each side of each row has."""
+    everyone = pl.concat(sides.side_keys(start))
+    bare = sides.account[start:].T.reshape(-1)
+    codes = column_codes(everyone["Holder"]) * (int(bare.max(initial=0)) + 1) + bare
+    _, some_row, number = np.unique(codes, return_index=True, return_inverse=True)
     names = list(KEY_COLUMNS)
-    keys = sides.unique().sort(names)
-    key_of = sides.join(
-        keys.with_row_index("key"), on=names, how="left", nulls_equal=True, maintain_order="left"
-    )["key"].to_numpy()
+    keys = everyone[some_row].with_row_index("number").sort(names)
+    key_of_number = np.empty(keys.height, np.int64)
+    key_of_number[keys["number"].to_numpy()] = np.arange(keys.height)
     bare_ids = keys["Id"].unique().sort()
     index = AccountIndex(
-        key_of.astype(np.int64).reshape(len(keys_of_sides), -1).T,
+        key_of_number[number].reshape(sides.schema.n_sides, -1).T,
         keys["Id"].rank("dense").to_numpy().astype(np.int64) - 1,
         tree_of(bare_ids.cast(pl.Binary).to_list(), n_trees),
     )
-    return keys, index
+    return keys.select(names), index
 
 
 def inside_federation(keys: pl.DataFrame, directory: Mapping[str, str]) -> NDArray[np.bool_]:
@@ -57,11 +58,24 @@ def inside_federation(keys: pl.DataFrame, directory: Mapping[str, str]) -> NDArr
 
 
 def fingerprint(table: pl.DataFrame) -> str:
-    """SHA-256 of the rows of a table, however its file spells them."""
-    digest = hashlib.sha256(",".join(table.columns).encode())
-    for rows in table.iter_slices(_FINGERPRINT_ROWS):
-        digest.update(rows.write_csv(include_header=False).encode())
-    return digest.hexdigest()
+    """SHA-256 of the rows of a table, however its file spells them; a hash of those of columns."""
+    with ThreadPoolExecutor(available_cores()) as threads:
+        return hashlib.sha256(b"".join(threads.map(_column_digest, table))).hexdigest()
+
+
+def _column_digest(column: pl.Series) -> bytes:
+    """SHA-256 of its name, of where it has values, and of the values."""
+    if isinstance(column.dtype, (pl.String, pl.Categorical, pl.Enum)):
+        texts = column.cast(pl.String)
+        sizes = texts.str.len_bytes().cast(pl.Int64).fill_null(-1).to_numpy()
+        parts = [b"texts", sizes.tobytes(), texts.str.join().item().encode()]
+    else:
+        values = column.to_physical().fill_null(0).to_numpy()
+        parts = [values.dtype.str.encode(), column.is_null().to_numpy().tobytes(), values.tobytes()]
+    digest = hashlib.sha256()
+    for part in (column.name.encode(), *parts):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.digest()
 
 
 @dataclass(frozen=True)
@@ -77,9 +91,9 @@ class LeadData:
     def labels(self) -> NDArray[np.int8]:
         return self.rows[self.schema.rows.label].to_numpy().astype(np.int8)
 
-    def index(self, n_trees: int) -> tuple[pl.DataFrame, AccountIndex]:
-        """The distinct accounts (Holder, Id), and which of them each side of each row has."""
-        return account_index(side_keys(self.schema, self.rows), n_trees)
+    @cached_property
+    def sides(self) -> Sides:
+        return Sides(self.schema, self.rows)
 
     def tables(self, keys: pl.DataFrame, n_trees: int) -> dict[str, TableAccounts]:
         """Which table each account belongs to."""
@@ -161,12 +175,17 @@ def new_rows(
     rows = rows.drop(schema.rows.label, strict=False)
     if features is None:
         features = compute_features(schema, rows, history)
-    names = structural_columns(schema)
-    known = pl.concat([history.select(names), rows.select(names)], how="vertical_relaxed")
-    of_sides = [keys.tail(rows.height) for keys in side_keys(schema, known)]
-    keys, index = account_index(of_sides, 1)
-    is_first = first_dealings(schema, known)[history.height :]
-    past, account = _account_history(schema, history, rows)
+    names, n_known = structural_columns(schema), history.height
+    sides = Sides(
+        schema, pl.concat([history.select(names), rows.select(names)], how="vertical_relaxed")
+    )
+    keys, index = account_index(sides, 1, n_known)
+    is_first = sides.first_dealings()[n_known:]
+    labels = history[schema.rows.label].to_numpy().astype(np.int8)
+    account = sides.account
+    # Accounts that training has not seen have no history there.
+    n_accounts = int(account.max(initial=-1)) + 1
+    past, account = AccountHistory.of(account[:n_known], labels, n_accounts), account[n_known:]
     return NewRows(
         schema,
         rows,
@@ -188,18 +207,3 @@ def require_untrained(
     n, first = int(known.sum()), known.arg_max()
     if n and first is not None:
         refuse([Problem(source, "an id that a row of training has", name, n, first + 1)])
-
-
-def _account_history(
-    schema: Schema, history: pl.DataFrame, new: pl.DataFrame
-) -> tuple[AccountHistory, NDArray[np.int64]]:
-    """What training says about accounts, and which account each side of a new row has."""
-    ids = [side.id for side in schema.sides.values()]
-    both = pl.concat([history.select(ids), new.select(ids)])
-    bare = column_codes(pl.concat([both[name] for name in ids]))
-    account = bare.reshape(len(ids), -1).T
-    n_accounts = int(account.max(initial=-1)) + 1
-    labels = history[schema.rows.label].to_numpy().astype(np.int8)
-    # Accounts that training has not seen have no history there.
-    past = AccountHistory.of(account[: history.height], labels, n_accounts)
-    return past, account[history.height :]

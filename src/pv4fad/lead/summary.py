@@ -12,7 +12,7 @@ import polars as pl
 from pv4fad.errors import DataError
 from pv4fad.lead.data import bank_directory, load_split
 from pv4fad.schema import Schema
-from pv4fad.tables.sides import side_keys
+from pv4fad.tables.sides import Sides
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def summarise_split(schema: Schema, folder: Path) -> SplitSummary:
         anomalous=int(rows[label].sum()) if label in rows.columns else None,
         sides={
             name: _side(side, keys, list(directory))
-            for name, side in zip(schema.side_names, side_keys(schema, rows), strict=True)
+            for name, side in zip(schema.side_names, Sides(schema, rows).side_keys(), strict=True)
         },
         holders=holders,
     )

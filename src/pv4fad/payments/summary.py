@@ -10,7 +10,7 @@ import polars as pl
 
 from pv4fad.payments.loading import ACCOUNT_KEY, PartitionTables
 from pv4fad.payments.schema import ACCOUNT_SCHEMA, FLAG_CODES, LABEL, SCHEMA
-from pv4fad.tables.sides import side_keys
+from pv4fad.tables.sides import Sides
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def summarise(tables: PartitionTables) -> PartitionSummary:
     ).row(0, named=True)
     legs = transactions["UETR"].value_counts()["count"]
     labelled = tables.transactions.has_labels
-    ordering, beneficiary = side_keys(SCHEMA, transactions)
+    ordering, beneficiary = Sides(SCHEMA, transactions).side_keys()
     reports = [tables.transactions.report, *(t.report for t in tables.accounts.values())]
     return PartitionSummary(
         n_transactions=transactions.height,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 
+_SPARSE = 4  # codes per row
 _CODE_LIMIT = 2**31  # two codes below this, or a code and a time rank, fit one int64 key
 
 
@@ -29,12 +30,7 @@ class EarlierRows:
     @classmethod
     def of(cls, group: Integers, time: Integers) -> EarlierRows:
         """Sort rows by group code and time rank (`group_codes`, `time_ranks`)."""
-        n_instants = int(time.max(initial=0)) + 1
-        key = group * n_instants + time
-        order = np.argsort(key)
-        sorted_key = key[order]
-        instant = run_starts(sorted_key)
-        start = run_starts(sorted_key // n_instants)
+        order, start, instant = _in_order(group, time)
         group_start, instant_start = np.empty_like(order), np.empty_like(order)
         group_start[order], instant_start[order] = start, instant
         return cls(order, group_start, instant_start)
@@ -48,6 +44,83 @@ class EarlierRows:
         running = np.concatenate([[0], np.cumsum(values[self.order])])
         result: Integers = running[self.instant_start] - running[self.group_start]
         return result
+
+
+class AskedRows:
+    """The rows from `start` on, about which is asked; those before it are only seen by them.
+
+    Rows that are seen by all that are asked about need no order: they are counted and added up.
+    """
+
+    def __init__(self, time: Integers, start: int) -> None:
+        """`time`: ranks of all rows."""
+        seen_by_all = time[:start] < time[start:].min(initial=np.iinfo(np.int64).max)
+        self._start = start
+        self._seen_by_all = np.flatnonzero(seen_by_all)
+        self._others = np.flatnonzero(~np.pad(seen_by_all, (0, len(time) - start)))
+        self._time = time[self._others]
+
+    def earlier(self, group: Integers) -> EarlierTotals:
+        """`group`: codes of all rows."""
+        if len(self._seen_by_all) and int(group.max(initial=0)) >= _SPARSE * len(group):
+            group = _dense(group)  # there is a total for every code
+        return EarlierTotals(
+            group[self._start :],
+            self._seen_by_all,
+            group[self._seen_by_all],
+            self._others,
+            *_in_order(group[self._others], self._time),
+        )
+
+
+@dataclass(frozen=True)
+class EarlierTotals:
+    """For each row that is asked about, totals over the strictly earlier rows of its group."""
+
+    group: Integers  # of the rows asked about
+    seen_by_all: Integers  # rows,
+    their_group: Integers
+    others: Integers  # rows; the last of them are those asked about
+    order: Integers  # places in `others`
+    start: Integers  # by place in `order`: where the group begins,
+    instant: Integers  # and where its rows of the same time do
+
+    def count(self) -> Integers:
+        """How many they are."""
+        recent = self._recent(self.instant - self.start)
+        if not len(self.seen_by_all):
+            return recent
+        settled = np.bincount(self.their_group, minlength=self._n_groups)
+        return np.asarray(settled[self.group] + recent)
+
+    def sum(self, values: Integers) -> Integers:
+        """The sum of their `values`, given for all rows."""
+        running = np.concatenate([[0], np.cumsum(values[self.others][self.order])])
+        recent = self._recent(running[self.instant] - running[self.start])
+        if not len(self.seen_by_all):
+            return recent
+        settled = np.zeros(self._n_groups, np.int64)
+        np.add.at(settled, self.their_group, values[self.seen_by_all])
+        return np.asarray(settled[self.group] + recent)
+
+    @property
+    def _n_groups(self) -> int:
+        return max(int(one.max(initial=-1)) for one in (self.group, self.their_group)) + 1
+
+    def _recent(self, by_place: Integers) -> Integers:
+        by_row = np.empty_like(by_place)
+        by_row[self.order] = by_place
+        return by_row[len(by_row) - len(self.group) :]
+
+
+def _in_order(group: Integers, time: Integers) -> tuple[Integers, Integers, Integers]:
+    """Rows by group and time; by place in this order, where the group begins, and where its rows
+    of the same time do."""
+    n_instants = int(time.max(initial=0)) + 1
+    key = group * n_instants + time
+    order = np.argsort(key)
+    sorted_key = key[order]
+    return order, run_starts(sorted_key // n_instants), run_starts(sorted_key)
 
 
 def time_ranks(timestamps: pl.Series) -> Integers:
@@ -89,3 +162,11 @@ def run_starts(sorted_values: Integers) -> Integers:
     begins = np.ones(len(sorted_values), bool)
     begins[1:] = sorted_values[1:] != sorted_values[:-1]
     return np.maximum.accumulate(np.where(begins, positions, 0))
+
+
+def least_of_group(group: Integers, values: Integers) -> Integers:
+    """By row: the least value of its group."""
+    least = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, group, values)
+    result: Integers = least[group]
+    return result

@@ -32,7 +32,6 @@ from pv4fad.tables.earlier import Integers, column_codes
 from pv4fad.tables.history import HistoryRows, history_features
 
 MICROSECONDS_OF_A_DAY = 86_400_000_000
-_ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -174,14 +173,21 @@ def _of_function(path: str, rows: pl.DataFrame, history: pl.DataFrame | None) ->
 
 def side_by_side(columns: Sequence[NDArray[Any]], n_rows: int) -> NDArray[np.float32]:
     """(rows, columns); what is too large for a float32 is infinite."""
-    values = np.empty((n_rows, len(columns)), np.float32)
-    with np.errstate(over="ignore"):
-        # A block of rows stays in the processor's cache while all columns go into it.
-        for start in range(0, n_rows, _ROWS_AT_ONCE):
-            block = slice(start, start + _ROWS_AT_ONCE)
-            for position, column in enumerate(columns):
-                values[block, position] = column[block]
+    values = empty_table(n_rows, len(columns))
+    for position, column in enumerate(columns):
+        put_column(values, position, column)
     return values
+
+
+def empty_table(n_rows: int, n_columns: int) -> NDArray[np.float32]:
+    """To be filled.  A column is in one piece: most of what reads features reads columns."""
+    return np.empty((n_rows, n_columns), np.float32, order="F")
+
+
+def put_column(values: NDArray[np.float32], position: int, column: NDArray[Any]) -> None:
+    """What is too large for a float32 is infinite."""
+    with np.errstate(over="ignore"):
+        values[:, position] = column
 
 
 def _table(names: Sequence[str], values: NDArray[Any], n_rows: int, where: str) -> FeatureTable:

@@ -17,13 +17,17 @@ fewer of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.payments.features.payment_log import Asked, PaymentLog, Payments, Questions, RankIndex
-from pv4fad.tables.earlier import Integers
+from pv4fad.tables.earlier import Integers, least_of_group
+
+Feature = tuple[str, NDArray[np.generic]]
+"""Its name and values."""
 
 MOST_NEIGHBOURS = 64
 """Between two accounts that both have more, cycles are not searched: −1."""
@@ -47,9 +51,9 @@ class Neighbours:
 
     def cycles_closed(self, payers: Asked, payees: Asked, rank: Integers) -> Integers:
         """For each ordering account that pays a beneficiary at an instant: how many accounts x."""
-        ordering, beneficiary = payers.key, payees.key
-        n_payees = self._by_payer.before(payees)
-        n_payers = self._by_payee.before(payers)
+        ordering, beneficiary = payers.by_question(payers.key), payees.by_question(payees.key)
+        n_payees = payees.by_question(self._by_payer.before(payees))
+        n_payers = payers.by_question(self._by_payee.before(payers))
         fewest = np.minimum(n_payees, n_payers)
         found = np.where(fewest > MOST_NEIGHBOURS, -1, 0)
         searched = (fewest > 0) & (fewest <= MOST_NEIGHBOURS)
@@ -135,9 +139,10 @@ class GraphRows:
     amount: NDArray[np.float64]
 
 
-def graph_features(rows: GraphRows, n_history: int) -> dict[str, NDArray[np.generic]]:
-    """`GRAPH_MEANINGS`, by row, of the rows after the first `n_history`."""
-    began = _first_time(rows.payment, rows.time)
+def graph_features(rows: GraphRows, n_history: int) -> list[Iterator[Feature]]:
+    """`GRAPH_MEANINGS`, of the rows after the first `n_history`: several parts, which can be
+    computed at the same time."""
+    began = least_of_group(rows.payment, rows.time)
     edges = np.flatnonzero(rows.is_first_leg)
     n_accounts = int(max(rows.ordering.max(initial=-1), rows.beneficiary.max(initial=-1))) + 1
     sides = np.stack([rows.ordering, rows.beneficiary])
@@ -161,43 +166,51 @@ def graph_features(rows: GraphRows, n_history: int) -> dict[str, NDArray[np.gene
         n_accounts,
         questions.stride,
     )
-    return {
-        "ordering_received": received.count(ordering),
-        "beneficiary_sent": sent.count(beneficiary),
-        "ordering_payees": sent.partners(ordering),
-        "ordering_payers": received.partners(ordering),
-        "beneficiary_payees": sent.partners(beneficiary),
-        "beneficiary_payers": received.partners(beneficiary),
-        "ordering_sent_1d": sent.count(ordering, DAY),
-        "ordering_sent_7d": sent.count(ordering, WEEK),
-        "ordering_payees_1d": sent.partners(ordering, DAY),
-        "ordering_payees_7d": sent.partners(ordering, WEEK),
-        "beneficiary_received_1d": received.count(beneficiary, DAY),
-        "beneficiary_received_7d": received.count(beneficiary, WEEK),
-        "beneficiary_payers_1d": received.partners(beneficiary, DAY),
-        "beneficiary_payers_7d": received.partners(beneficiary, WEEK),
-        "ordering_sent_amount": log_of_hundredths(sent.total(ordering)),
-        "ordering_received_amount": log_of_hundredths(received.total(ordering)),
-        "beneficiary_sent_amount": log_of_hundredths(sent.total(beneficiary)),
-        "beneficiary_received_amount": log_of_hundredths(received.total(beneficiary)),
-        "ordering_sent_amount_1d": log_of_hundredths(sent.total(ordering, DAY)),
-        "ordering_received_amount_1d": log_of_hundredths(received.total(ordering, DAY)),
-        "beneficiary_received_amount_1d": log_of_hundredths(received.total(beneficiary, DAY)),
-        "ordering_sent_recency": recency(sent.since_last(ordering)),
-        "ordering_received_recency": recency(received.since_last(ordering)),
-        "beneficiary_received_recency": recency(received.since_last(beneficiary)),
-        "pair_recency": recency(pairs.since_last(same_pair)),
-        "reverse_pair_seen": pairs.count(reverse_pair),
-        "cycles_closed": neighbours.cycles_closed(ordering, beneficiary, questions.rank()),
-    }
+
+    def between() -> Iterator[Feature]:
+        yield "pair_recency", same_pair.by_question(recency(pairs.since_last(same_pair)))
+        yield "reverse_pair_seen", reverse_pair.by_question(pairs.count(reverse_pair))
+        yield "cycles_closed", neighbours.cycles_closed(ordering, beneficiary, questions.rank())
+
+    return [
+        _in_order(ordering, _of_ordering(ordering, sent, received)),
+        _in_order(beneficiary, _of_beneficiary(beneficiary, sent, received)),
+        between(),
+    ]
 
 
-def _first_time(payment: Integers, time: Integers) -> Integers:
-    """By row: the time of the first row of its payment."""
-    first = np.full(int(payment.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(first, payment, time)
-    result: Integers = first[payment]
-    return result
+def _in_order(asked: Asked, features: Iterator[Feature]) -> Iterator[Feature]:
+    return ((name, asked.by_question(values)) for name, values in features)
+
+
+def _of_ordering(asked: Asked, sent: PaymentLog, received: PaymentLog) -> Iterator[Feature]:
+    yield "ordering_received", received.count(asked)
+    yield "ordering_payees", sent.partners(asked)
+    yield "ordering_payers", received.partners(asked)
+    yield "ordering_sent_1d", sent.count(asked, DAY)
+    yield "ordering_sent_7d", sent.count(asked, WEEK)
+    yield "ordering_payees_1d", sent.partners(asked, DAY)
+    yield "ordering_payees_7d", sent.partners(asked, WEEK)
+    yield "ordering_sent_amount", log_of_hundredths(sent.total(asked))
+    yield "ordering_received_amount", log_of_hundredths(received.total(asked))
+    yield "ordering_sent_amount_1d", log_of_hundredths(sent.total(asked, DAY))
+    yield "ordering_received_amount_1d", log_of_hundredths(received.total(asked, DAY))
+    yield "ordering_sent_recency", recency(sent.since_last(asked))
+    yield "ordering_received_recency", recency(received.since_last(asked))
+
+
+def _of_beneficiary(asked: Asked, sent: PaymentLog, received: PaymentLog) -> Iterator[Feature]:
+    yield "beneficiary_sent", sent.count(asked)
+    yield "beneficiary_payees", sent.partners(asked)
+    yield "beneficiary_payers", received.partners(asked)
+    yield "beneficiary_received_1d", received.count(asked, DAY)
+    yield "beneficiary_received_7d", received.count(asked, WEEK)
+    yield "beneficiary_payers_1d", received.partners(asked, DAY)
+    yield "beneficiary_payers_7d", received.partners(asked, WEEK)
+    yield "beneficiary_sent_amount", log_of_hundredths(sent.total(asked))
+    yield "beneficiary_received_amount", log_of_hundredths(received.total(asked))
+    yield "beneficiary_received_amount_1d", log_of_hundredths(received.total(asked, DAY))
+    yield "beneficiary_received_recency", recency(received.since_last(asked))
 
 
 def hundredths(amount: NDArray[np.float64]) -> Integers:

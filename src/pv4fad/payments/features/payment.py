@@ -10,21 +10,31 @@ will.  There is no label among the inputs and no NaN among the outputs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.payments.features.graph import GRAPH_MEANINGS, HOUR, GraphRows, graph_features
+from pv4fad.payments.features.graph import (
+    GRAPH_MEANINGS,
+    HOUR,
+    Feature,
+    GraphRows,
+    graph_features,
+)
 from pv4fad.tables.earlier import (
-    EarlierRows,
+    AskedRows,
+    EarlierTotals,
     Integers,
     column_codes,
     group_codes,
     time_ranks,
 )
-from pv4fad.tables.features import FeatureTable, side_by_side
+from pv4fad.tables.features import FeatureTable, empty_table, put_column
+from pv4fad.tables.sides import first_and_last
+from pv4fad.workers import available_cores
 
 Floats = NDArray[np.float64]
 
@@ -91,18 +101,24 @@ def compute_features(
     if history is not None:
         n_history = history.height
         rows = pl.concat([history.select(INPUT_COLUMNS), rows])
-    columns = _Columns(rows)
+    columns = _Columns(rows, n_history)
+    position = {name: number for number, name in enumerate(FEATURE_MEANINGS)}
+    values = empty_table(transactions.height, len(position))
+
+    def put(features: Iterator[Feature]) -> None:
+        for name, found in features:
+            put_column(values, position[name], found)
+
     # Sorting and looking up let other threads run meanwhile.
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(available_cores()) as threads:
         graph = threads.submit(graph_features, columns.graph_rows(), n_history)
-        parts = list(threads.map(lambda part: part(columns), _PARTS))
-        computed = {
-            name: values[n_history:] for part in parts for name, values in part.items()
-        } | graph.result()
-    return FeatureTable(
-        tuple(FEATURE_MEANINGS),
-        side_by_side([computed[name] for name in FEATURE_MEANINGS], transactions.height),
-    )
+        own = [_sender_features(columns), _repetition(columns)]
+        parts = [threads.submit(put, part) for part in own]
+        parts += [threads.submit(put, part) for part in graph.result()]
+        put(iter(Messages(transactions).features().items()))
+        for part in parts:
+            part.result()
+    return FeatureTable(tuple(position), values)
 
 
 class Messages:
@@ -141,67 +157,64 @@ def _logs(amounts: pl.Series) -> Floats:
 
 
 class _Columns(Messages):
-    """The input columns as codes, each made once."""
+    """The input columns as codes, each made once; about rows after `n_history` is asked."""
 
-    def __init__(self, rows: pl.DataFrame) -> None:
+    def __init__(self, rows: pl.DataFrame, n_history: int) -> None:
         super().__init__(rows)
-        self.time = time_ranks(rows["Timestamp"])
-        self._codes = {name: column_codes(rows[name]) for name in _CODED_COLUMNS}
+        self.asked = slice(n_history, None)
+        self._time = time_ranks(rows["Timestamp"])
+        self._rows = AskedRows(self._time, n_history)
         # One column of both sides: an account has the same code whether it pays or is paid.
         names = [f"{side}Account" for side in _SIDES]
-        accounts = column_codes(pl.concat([rows[name] for name in names]))
+        columns = [*(rows[name] for name in _CODED_COLUMNS), pl.concat([rows[n] for n in names])]
+        with ThreadPoolExecutor(available_cores()) as threads:
+            *codes, accounts = threads.map(column_codes, columns)
+        self._codes = dict(zip(_CODED_COLUMNS, codes, strict=True))
         self._codes |= zip(names, accounts.reshape(len(names), -1), strict=True)
 
     def code(self, name: str) -> Integers:
         return self._codes[name]
 
-    def earlier(self, *names: str) -> EarlierRows:
+    def earlier(self, *names: str) -> EarlierTotals:
         """The strictly earlier rows that agree in these columns."""
         return self.earlier_by(*(self.code(name) for name in names))
 
-    def earlier_by(self, *codes: Integers) -> EarlierRows:
-        return EarlierRows.of(group_codes(*codes), self.time)
+    def earlier_by(self, *codes: Integers) -> EarlierTotals:
+        return self._rows.earlier(group_codes(*codes))
 
     def graph_rows(self) -> GraphRows:
         # Of legs at the same time one, as in routing.
-        first_leg = pl.col("row").sort_by("Timestamp", "MessageId").first().over("UETR")
-        is_first_leg = self.rows.with_row_index("row").select(pl.col("row") == first_leg)
+        payment = self.code("UETR")
+        first, _ = first_and_last(payment, self._time, self.rows["MessageId"])
         return GraphRows(
             self.rows["Timestamp"].to_physical().to_numpy().astype(np.int64),
-            self.code("UETR"),
-            is_first_leg.to_series().to_numpy(),
+            payment,
+            first[payment] == np.arange(len(payment)),
             self.code("OrderingAccount"),
             self.code("BeneficiaryAccount"),
             self.rows["SettlementAmount"].to_numpy(),
         )
 
 
-def _sender_features(columns: _Columns) -> dict[str, NDArray[np.generic]]:
+def _sender_features(columns: _Columns) -> Iterator[Feature]:
     sender = columns.code("Sender")
     seen = columns.earlier("Sender").count()
 
     def habit(*codes: Integers) -> Floats:
         return share(columns.earlier_by(sender, *codes).count(), seen)
 
+    yield "sender_seen", seen
+    yield "receiver_seen", columns.earlier("Receiver").count()
+    yield "sender_delay_share", habit(columns.delay_days - columns.delay_days.min(initial=0))
+    yield "sender_hour_share", habit(columns.hour)
+    yield "corridor_share", habit(columns.code("Receiver"))
     currency = columns.code("SettlementCurrency")
-    by_currency = columns.earlier_by(sender, currency)
-    units = columns.log_units
-    delay = columns.delay_days - columns.delay_days.min(initial=0)
-    return {
-        "sender_seen": seen,
-        "receiver_seen": columns.earlier("Receiver").count(),
-        "sender_delay_share": habit(delay),
-        "sender_hour_share": habit(columns.hour),
-        "sender_currency_share": share(by_currency.count(), seen),
-        "sender_exchange_share": habit(currency, columns.code("InstructedCurrency")),
-        "corridor_share": habit(columns.code("Receiver")),
-        "amount_z": standard_score(
-            columns.log_amount,
-            by_currency.count(),
-            by_currency.sum(units),
-            by_currency.sum(units * units),
-        ),
-    }
+    yield "sender_exchange_share", habit(currency, columns.code("InstructedCurrency"))
+    by_currency, units = columns.earlier_by(sender, currency), columns.log_units
+    n_seen = by_currency.count()
+    yield "sender_currency_share", share(n_seen, seen)
+    sums = by_currency.sum(units), by_currency.sum(units * units)
+    yield "amount_z", standard_score(columns.log_amount[columns.asked], n_seen, *sums)
 
 
 def share(part: Integers, whole: Integers) -> Floats:
@@ -223,20 +236,14 @@ def standard_score(values: Floats, n: Integers, sums: Integers, squares: Integer
     return score
 
 
-def _repetition(columns: _Columns) -> dict[str, NDArray[np.generic]]:
-    features: dict[str, NDArray[np.generic]] = {
-        "legs_seen": columns.earlier("UETR").count(),
-        "account_pair_seen": columns.earlier("OrderingAccount", "BeneficiaryAccount").count(),
-        "reference_seen": columns.earlier("TransactionReference").count(),
-    }
+def _repetition(columns: _Columns) -> Iterator[Feature]:
+    yield "legs_seen", columns.earlier("UETR").count()
+    yield "account_pair_seen", columns.earlier("OrderingAccount", "BeneficiaryAccount").count()
+    yield "reference_seen", columns.earlier("TransactionReference").count()
     for side in _SIDES:
         account = f"{side}Account"
         seen = columns.earlier(account).count()
         identity = (f"{side}{part}" for part in _IDENTITY)
         same_identity = columns.earlier(account, *identity).count()
-        features[f"{side.lower()}_account_seen"] = seen
-        features[f"{side.lower()}_identity_share"] = share(same_identity, seen)
-    return features
-
-
-_PARTS = (_sender_features, _repetition, Messages.features)
+        yield f"{side.lower()}_account_seen", seen
+        yield f"{side.lower()}_identity_share", share(same_identity, seen)

@@ -4,6 +4,10 @@ A log holds payments, each with a key (an account, or a pair of accounts) and a 
 about keys at times, and answers from the payments of that key strictly before that time, or within
 [time − window, time).  It is sorted arrays and binary search.
 
+Questions are answered in the order of keys and times: many times faster than in any other, because
+each finds its answer close to the one before.  `Asked.by_question` puts answers into the order of
+the questions.
+
 Everything is integer arithmetic, so an answer does not depend, not even in the last bit, on the
 order of rows or on what was added later.
 """
@@ -11,11 +15,15 @@ order of rows or on what was added later.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.tables.earlier import Integers
+
+Numbers = TypeVar("Numbers", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,6 @@ class Questions:
         self.payment_rank = np.searchsorted(self.instants, payments.time)
         self.stride = len(self.instants) + 1
         self._ranks: dict[int, Integers] = {}
-        self._relations: dict[int | None, tuple[Integers, Integers]] = {}
 
     def rank(self, window: int = 0) -> Integers:
         """By question: how many instants lie strictly before `time − window`."""
@@ -48,31 +55,46 @@ class Questions:
             self._ranks[window] = np.searchsorted(self.instants, self.time - window)
         return self._ranks[window]
 
+    @cached_property
+    def _by_pair(self) -> Integers:
+        return np.argsort(self.payments.pair * self.stride + self.payment_rank)
+
     def relations(self, window: int | None) -> tuple[Integers, Integers]:
-        """See `relations`."""
-        if window not in self._relations:
-            self._relations[window] = relations(self.payments, window)
-        return self._relations[window]
+        """The payments with which relations begin (see `PaymentLog.partners`), and those that end
+        them.
+
+        Without a window each pair has one relation: it begins with a first payment of the pair.
+        """
+        order = self._by_pair
+        pair, time = self.payments.pair[order], self.payments.time[order]
+        apart = pair[1:] != pair[:-1]
+        if window is not None:
+            apart |= time[1:] - time[:-1] > window
+        outer = np.ones(min(len(order), 1), bool)
+        return order[np.concatenate([outer, apart])], order[np.concatenate([apart, outer])]
 
 
 class Asked:
-    """The key that each question is about.
-
-    Questions are looked up in the order of keys and times: many times faster than in any other,
-    because each finds its answer close to the one before.
-    """
+    """The key that each question is about."""
 
     def __init__(self, key: Integers, questions: Questions) -> None:
-        self.key = key
         self._questions = questions
-        self._first = key * questions.stride
-        self._order = np.argsort(self._first + questions.rank())
+        self._order = np.argsort(key * questions.stride + questions.rank())
+        self.key = key[self._order]
+        self.time = questions.time[self._order]
+        self._wanted: dict[int, Integers] = {}
 
     def places(self, log: Integers, window: int = 0) -> Integers:
-        """By question: how many of the sorted (key, rank) come before its key and time."""
-        wanted = (self._first + self._questions.rank(window))[self._order]
-        found = np.empty_like(wanted)
-        found[self._order] = np.searchsorted(log, wanted)
+        """How many of the sorted (key, rank) come before the key and time of each question."""
+        if window not in self._wanted:
+            rank = self._questions.rank(window)[self._order]
+            self._wanted[window] = self.key * self._questions.stride + rank
+        return np.searchsorted(log, self._wanted[window])
+
+    def by_question(self, answers: NDArray[Numbers]) -> NDArray[Numbers]:
+        """In the order of the questions."""
+        found = np.empty_like(answers)
+        found[self._order] = answers
         return found
 
 
@@ -88,6 +110,7 @@ class PaymentLog:
         running = np.cumsum(questions.payments.amount[self._index.order])
         # The sum over all keys may wrap around; differences are exact while they fit 64 bits.
         self._running = np.concatenate([np.zeros(1, np.int64), running])
+        self._relations: dict[int | None, tuple[RankIndex, RankIndex]] = {}
         self._places: dict[tuple[Asked, int], Integers] = {}
 
     def count(self, asked: Asked, window: int | None = None) -> Integers:
@@ -107,11 +130,12 @@ class PaymentLog:
         paid within [T − window, T) exactly if it has begun a relation before T that has not ended
         before T − window, so beginnings and ends are counted instead of looking into windows.
         """
-        begins, ends = self._questions.relations(window)
-        alive = self._among(begins).before(asked)
-        if window is not None:
-            alive = alive - self._among(ends).before(asked, window)
-        return alive
+        if window not in self._relations:
+            begins, ends = self._questions.relations(window)
+            self._relations[window] = self._among(begins), self._among(ends)
+        began, ended = self._relations[window]
+        alive = began.before(asked)
+        return alive if window is None else alive - ended.before(asked, window)
 
     def since_last(self, asked: Asked) -> tuple[Integers, NDArray[np.bool_]]:
         """The time since the last earlier payment of each key, and whether there was one."""
@@ -120,7 +144,7 @@ class PaymentLog:
         if not exists.any():
             return np.zeros_like(until), exists
         last = self._questions.payments.time[self._index.order[np.maximum(until - 1, 0)]]
-        return np.where(exists, self._questions.time - last, 0), exists
+        return np.where(exists, asked.time - last, 0), exists
 
     def _until(self, asked: Asked) -> Integers:
         return self._place(asked, 0)
@@ -162,17 +186,3 @@ class RankIndex:
     def before(self, asked: Asked, window: int = 0) -> Integers:
         """How many payments of each key lie before `time − window`."""
         return self.places(asked, window) - self.start(asked.key)
-
-
-def relations(payments: Payments, window: int | None) -> tuple[Integers, Integers]:
-    """The payments with which relations begin (see `PaymentLog.partners`), and those that end them.
-
-    Without a window each pair has one relation: it begins with a first payment of the pair.
-    """
-    order = np.lexsort((payments.time, payments.pair))
-    pair, time = payments.pair[order], payments.time[order]
-    apart = pair[1:] != pair[:-1]
-    if window is not None:
-        apart |= time[1:] - time[:-1] > window
-    outer = np.ones(min(len(order), 1), bool)
-    return order[np.concatenate([outer, apart])], order[np.concatenate([apart, outer])]

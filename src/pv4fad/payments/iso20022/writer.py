@@ -20,7 +20,7 @@ from pv4fad.errors import DataError
 from pv4fad.files import whole_file
 from pv4fad.payments.iso20022.iban import is_iban
 from pv4fad.payments.schema import SCHEMA
-from pv4fad.tables.sides import side_keys
+from pv4fad.tables.sides import Sides
 
 NAMESPACE = "urn:iso:std:iso:20022:tech:xsd:pacs.008.001.08"
 NOT_PROVIDED = "NOTPROVIDED"
@@ -72,7 +72,7 @@ def write_folder(
 
 def _with_agents(transactions: pl.DataFrame) -> pl.DataFrame:
     """Debtor and creditor have their agents where their accounts are."""
-    ordering, beneficiary = side_keys(SCHEMA, transactions)
+    ordering, beneficiary = Sides(SCHEMA, transactions).side_keys()
     agents = {_DEBTOR_AGENT: ordering["Holder"], _CREDITOR_AGENT: beneficiary["Holder"]}
     return transactions.with_columns(**agents)
 

@@ -35,7 +35,7 @@ class Arrived:
     account: Integers
     """(rows, sides): numbers of ids, the same on all sides."""
     is_first: NDArray[np.bool_]
-    """As `pv4fad.tables.sides.first_dealings`."""
+    """As `pv4fad.tables.sides.Sides.first_dealings`."""
     is_new: NDArray[np.bool_]
     """Whether the ids have no strictly earlier row in another event."""
     changed: Changed

@@ -361,7 +361,14 @@ def test_parties_in_a_folder_keep_their_ledgers(tmp_path):
         assert (tmp_path / "key").is_file()
     with pv4fad.simulate(hospitals, schema, **place) as federation:
         assert federation.ledgers["north"].limit == 2
-        assert str(federation.ledgers).splitlines()[2].split() == ["south", "0", "not", "set", "0"]
+        assert str(federation.ledgers).splitlines()[2].split() == [
+            "south",
+            "0",
+            "not",
+            "set",
+            "0",
+            "0",
+        ]
     # No new key is made for a folder that another one has sealed.
     with pytest.raises(StoreError, match=r"parties\.key: there is no such key file"):
         pv4fad.simulate(hospitals, schema, folder=tmp_path / "parties")

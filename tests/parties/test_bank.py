@@ -23,7 +23,7 @@ from pv4fad.errors import (
 )
 from pv4fad.hashing.table_size import TableLayout
 from pv4fad.parties.party import Party
-from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit, spend
+from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_delta_limit, set_limit, spend
 from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.compare.messages import LabelMasks
 from pv4fad.protocol.count.bank import draw_noise
@@ -183,6 +183,64 @@ def test_a_release_that_another_run_left_no_budget_for_is_refused(run):
     with pytest.raises(BudgetError, match=r"0\.5 of this party's limit 1 is left"):
         party.handle(event.data)
     assert party.store.snapshot() == before
+
+
+# What is left to chance.
+
+
+def delta_of(party: Party) -> dict[str, Fraction]:
+    account = ledger_of(party).delta
+    return {kind: account.of_kind(kind, datetime.now(UTC).date()) for kind in ("match", "scoring")}
+
+
+def with_delta_limit(event: Event, limit: Fraction) -> Party:
+    party = event.party()
+    with party.store.transaction() as tx:
+        set_delta_limit(tx, limit, NOW)
+    return party
+
+
+def queries(run: Recording) -> list[Event]:
+    return run.of(ScoreQuery, "bank01")
+
+
+def test_a_match_is_charged_when_a_bank_joins_and_each_query_when_it_is_answered(run):
+    parameters, joined = run.world.parameters, proposal(run)
+    match, first = parameters.delta_with("bank01"), queries(run)[0]
+    assert delta_of(joined.party()) == {"match": 0, "scoring": 0}
+    assert delta_of(first.party()) == {"match": match, "scoring": 0}
+    scoring = Fraction(0)
+    for event in queries(run):
+        party = event.party()
+        assert delta_of(party)["scoring"] == scoring
+        party.handle(event.data)
+        n, bits = len(event.message.ciphertexts), parameters.bounds["linear"].distance_bits
+        scoring = delta_of(party)["scoring"]
+        before = delta_of(event.party())["scoring"]
+        assert float(scoring - before) == pytest.approx(n * 2.0**-bits, rel=1e-6)
+        party.handle(event.data)  # again: the answer that is kept
+        assert delta_of(party) == {"match": match, "scoring": scoring}
+    assert scoring > 0
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["match", "query"])
+def test_what_exceeds_the_limit_of_delta_is_refused_and_leaves_nothing(run, asked):
+    event = queries(run)[0] if asked else proposal(run)
+    spent = sum(delta_of(event.party()).values())
+    cost = sum(delta_of(after(event)).values()) - spent
+    enough = with_delta_limit(event, spent + cost)
+    assert enough.handle(event.data)
+    party = with_delta_limit(event, spent + cost * Fraction(99, 100))
+    before = party.store.snapshot()
+    with pytest.raises(BudgetError, match=r"more would take the year to .*set-delta-limit"):
+        party.handle(event.data)
+    assert party.store.snapshot() == before
+
+
+def after(event: Event) -> Party:
+    party = event.party()
+    party.handle(event.data)
+    return party
 
 
 # Noise.

@@ -1,13 +1,13 @@
 """`pv4fad ledger`, end to end: show, set the limit, and the mistakes one can make."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
 
 import pytest
 
-from pv4fad.privacy.ledger import Expense, set_limit, spend
+from pv4fad.privacy.ledger import Expense, charge_delta, set_limit, spend
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase, create_key_file, insecure_fast_scrypt_for_tests
 
@@ -93,6 +93,33 @@ def test_show_json_is_one_document_with_exact_amounts(folder, ledger):
 def test_the_bank_sets_its_limit(folder, ledger):
     assert ledger("set-limit", folder, "4.5")[:2] == (0, "bank-a: limit 4.5, left 3.25\n")
     assert json.loads(ledger("show", folder, "--json")[1])["limit"] == "4.5"
+
+
+def test_show_prints_delta_of_the_year_by_kind(folder, ledger):
+    today = datetime.now(UTC)
+    with DiskStore.open(folder, Passphrase(PASSPHRASE)) as store, store.transaction() as tx:
+        charge_delta(tx, "match", Fraction(1, 2**30), today - timedelta(days=500))
+        charge_delta(tx, "match", Fraction(1, 2**20), today)
+        charge_delta(tx, "scoring", Fraction(3, 2**20), today)
+    text = " ".join(ledger("show", folder)[1].split())
+    assert "δ of the last 365 days 2^-18 (match 2^-20, scoring 2^-18.4), limit 2^-10" in text
+    assert "ε holds up to δ" in text
+    assert json.loads(ledger("show", folder, "--json")[1])["delta"] == {
+        "year": "2^-18",
+        "limit": "2^-10",
+        "match": "2^-20",
+        "scoring": "2^-18.4",
+        "in_total": "2^-17.9",
+    }
+
+
+def test_the_bank_sets_its_limit_of_delta(folder, ledger):
+    code, text, _ = ledger("set-delta-limit", folder, "1e-6")
+    assert (code, text.strip().split(", ")[-1]) == (0, "limit 2^-19.9")
+    shown = json.loads(ledger("show", folder, "--json")[1])
+    assert (shown["delta"]["limit"], shown["limit"]) == ("2^-19.9", "3")
+    code, _, errors = ledger("set-delta-limit", folder, "2")
+    assert (code, errors) == (2, "error: δ '2': expected a number below 1, such as 2^-10 or 1e-6\n")
 
 
 def test_a_limit_that_is_no_number_is_refused(folder, ledger):

@@ -71,6 +71,26 @@ def test_noise_makes_the_modulus_larger_where_it_has_to():
     assert noisy.largest_sum - quiet.largest_sum == noisy.noise_tail > 0
 
 
+def test_delta_of_a_bank_is_what_is_left_to_chance_in_its_tables():
+    """Every ciphertext that goes back between it and the payment network, and false matches."""
+    ones = table(5000, "bank01", ("bank01",)), table(1000, "bank02", ("bank02",))
+    run = parameters(tables=(*ones, table(3000)), banks={"bank01": 4096, "bank02": 1024})
+    for bank, own, declared in (("bank01", ones[0], 4096), ("bank02", ones[1], 1024)):
+        plans = own, table(3000)
+        n_blocks = sum(plan.layout.n_blocks for plan in plans)
+        lanes, atoms = sum(len(run.lanes(plan)) for plan in plans), run.sizes.n_atoms
+        counts = {"values": 2 * n_blocks, "distances": n_blocks, "indicators": atoms * n_blocks}
+        counts |= {"linear": lanes * run.sizes.sums_per_tree, "compare": run.n_leaf_blocks}
+        distance = sum(n * 2.0 ** -run.bounds[name].distance_bits for name, n in counts.items())
+        alone = parameters(tables=plans[:1], banks={bank: declared})
+        broadcast = parameters(tables=(table(3000, bank, (bank,)),), banks={bank: declared})
+        false = 2.0**alone.log2_false_match + 2.0**broadcast.log2_false_match
+        assert float(run.delta_with(bank)) == pytest.approx(distance + false, rel=1e-6)
+    assert run.delta == run.delta_with("bank01") > run.delta_with("bank02")
+    total = 2.0**run.log2_distance + 2.0**run.log2_false_match
+    assert float(run.delta_with("bank01") + run.delta_with("bank02")) >= total
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

@@ -17,7 +17,7 @@ from tests.kit.scored_run import (
 )
 
 from pv4fad.evaluation.scored import default_predictions
-from pv4fad.privacy.ledger import Expense, set_limit, spend
+from pv4fad.privacy.ledger import Expense, charge_delta, set_limit, spend
 from pv4fad.report.content import gather
 from pv4fad.report.page import page
 from pv4fad.run.folder import RunFolder
@@ -42,6 +42,7 @@ def write_ledger(folder, bank: str, run_id: str) -> None:
         set_limit(tx, Fraction(3), now)
         noise = "distributed"
         spend(tx, Expense(run_id, Fraction(1), 2, "one record", noise, "ab" * 32, now, 2))
+        charge_delta(tx, "match", Fraction(1, 2**12), datetime.now(UTC))
 
 
 @pytest.fixture(scope="session")

@@ -151,7 +151,7 @@ def test_nothing_of_a_payment_without_an_alert_is_on_the_page(document, tables, 
 def test_every_bank_shows_what_it_has_spent(seen, document):
     for bank in document.parameters.banks:
         assert f"Entries of {bank}" in seen.words
-        assert f"{bank}132" in seen.words  # spent 1 of 3, 2 left
+        assert f"{bank}1322^-122^-10" in seen.words  # spent 1 of 3, 2 left; δ and its limit
     # ε, H, ε if no other bank is honest, Δ.
     assert seen.words.count("122.282distributed") == len(document.parameters.banks)
 

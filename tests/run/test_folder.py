@@ -15,6 +15,7 @@ from pv4fad.lead.rows import LeadData
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.challenge import training_split
 from pv4fad.payments.schema import PAPER_FEATURES, SCHEMA
+from pv4fad.privacy.delta import delta_text
 from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.protocol.propose.inputs import run_parameters
 from pv4fad.run.document import RunDocument
@@ -112,8 +113,10 @@ def test_the_claim_says_epsilon_unit_sensitivity_trust_and_what_is_outside(docum
     assert privacy.guessing_bound == pytest.approx(exp(1 / 3) / (1 + exp(1 / 3)))
     assert "Scoring is outside the ε claim" in privacy.outside_the_claim
     assert "one bit for each kind, at most once" in privacy.outside_the_claim
-    assert f"2^{document.bounds.log2_distance:.1f} for all sanitised" in privacy.claim
-    assert f"2^{document.bounds.log2_false_match:.1f} that two accounts" in privacy.claim
+    assert f"(2^{document.bounds.log2_distance:.1f} for all of the run)" in privacy.claim
+    assert f"taken for one (2^{document.bounds.log2_false_match:.1f})" in privacy.claim
+    assert privacy.delta == delta_text(document.parameters.delta)
+    assert f"holds up to δ = {privacy.delta} for the accounts of one bank" in privacy.claim
     assert document.bounds.log2_distance <= -30
     assert document.bounds.log2_false_match <= -20
     assert document.bounds.log2_placement_failure <= -30

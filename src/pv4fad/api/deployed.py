@@ -64,9 +64,9 @@ def connect(
     ...     trained = pv4fad.Detector(epsilon=1, alert_share=0.05).fit(claims, deployed)
     ...     found = trained.detect(new_claims)
     ...     print(deployed.ledgers)
-    holder  spent      limit       left
-    north       1  not known  not known
-    south       1  not known  not known
+    holder  spent      limit       left  δ of the year
+    north       1  not known  not known      not known
+    south       1  not known  not known      not known
 
     `folder`: that of `pv4fad party init`; its party must not be running elsewhere, and the hub and
     the other parties must be (docs/operate/deployment.md).  The aggregator decides whether the

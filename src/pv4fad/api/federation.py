@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from typing import NoReturn, Self
 
 import polars as pl
@@ -17,6 +18,7 @@ from pv4fad.errors import ParameterError
 from pv4fad.lead.data import load_rows
 from pv4fad.lead.score import How, Scored
 from pv4fad.lead.settings import TrainingSettings
+from pv4fad.privacy.delta import delta_text
 from pv4fad.privacy.epsilon import epsilon_text
 from pv4fad.privacy.ledger import Ledger
 from pv4fad.run.document import RunDocument
@@ -33,9 +35,9 @@ class Federation(ABC):
     >>> federation.holders
     ('north', 'south')
     >>> federation.ledgers
-    holder  spent  limit  left
-    north       0      3     3
-    south       0      3     3
+    holder  spent  limit  left  δ of the year
+    north       0      3     3              0
+    south       0      3     3              0
     """
 
     def __init__(self, schema: Schema, resources: ExitStack) -> None:
@@ -59,7 +61,7 @@ class Federation(ABC):
     @property
     @abstractmethod
     def ledgers(self) -> Ledgers:
-        """What each holder has spent of ε, and its limit, as far as this is known here."""
+        """What each holder has spent of ε, its limit, and δ, as far as this is known here."""
 
     @abstractmethod
     def set_limit(self, holder: str, epsilon: Limit) -> None:
@@ -129,7 +131,7 @@ class Ledgers(Mapping[str, Ledger]):
         return len(self._ledgers)
 
     def __repr__(self) -> str:
-        heads = ("holder", "spent", "limit", "left")
+        heads = ("holder", "spent", "limit", "left", "δ of the year")
         lines = [heads, *(self._line(holder, ledger) for holder, ledger in self.items())]
         first, *others = (max(map(len, column)) for column in zip(*lines, strict=True))
         return "\n".join(
@@ -140,8 +142,9 @@ class Ledgers(Mapping[str, Ledger]):
 
 def _line(holder: str, ledger: Ledger) -> tuple[str, ...]:
     limit = "not set" if ledger.limit is None else epsilon_text(ledger.limit)
-    return holder, epsilon_text(ledger.spent), limit, epsilon_text(ledger.left)
+    delta = delta_text(ledger.delta.of_year(datetime.now(UTC).date()))
+    return holder, epsilon_text(ledger.spent), limit, epsilon_text(ledger.left), delta
 
 
 def _line_without_limit(holder: str, ledger: Ledger) -> tuple[str, ...]:
-    return holder, epsilon_text(ledger.spent), "not known", "not known"
+    return holder, epsilon_text(ledger.spent), "not known", "not known", "not known"

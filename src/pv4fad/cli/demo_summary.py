@@ -39,8 +39,8 @@ def _private(content: ReportContent) -> str:
     privacy, scoring = content.document.privacy, content.scoring
     n_banks, alone = len(content.document.parameters.banks), privacy.effective_epsilon
     parts = [
-        f"ε = {privacy.epsilon} for training, for {privacy.unit}, if {privacy.honest_banks} of"
-        f" {n_banks} banks are honest"
+        f"ε = {privacy.epsilon} (δ = {privacy.delta}) for training, for {privacy.unit}, if"
+        f" {privacy.honest_banks} of {n_banks} banks are honest"
     ]
     if alone is not None:
         parts.append(f"; {upper_text(alone, 2)} if only one is.")

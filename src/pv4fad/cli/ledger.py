@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,9 +14,10 @@ from rich.table import Table
 from pv4fad.cli.console import out, print_json
 from pv4fad.cli.options import AsJson, given_passphrase
 from pv4fad.errors import StoreError
+from pv4fad.privacy.delta import KINDS, delta_text, parse_delta
 from pv4fad.privacy.effective import WARN_ABOVE, guessing_bound, is_weak
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon, upper_text
-from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_limit
+from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_delta_limit, set_limit
 from pv4fad.protocol.roles import BANK, role_of
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.file import party_of
@@ -26,6 +27,10 @@ CLAIM = (
     "ε bounds what training reveals about one record of this party, over all runs together."
     " Scoring is outside the ε claim: who asks about a record also learns whether it is, at"
     " present, in the set asked for (or, by votes, a vote total)."
+)
+DELTA = (
+    "ε holds up to δ: how far sanitised ciphertexts are from uniform, and how likely a record is"
+    " taken for another. Every match and every answered scoring adds to it."
 )
 HOLDS_IF = (
     "An ε holds if at least H of the parties that keep records, this one included, add their noise"
@@ -76,6 +81,21 @@ def set_limit_command(
     out.print(escape(f"{party}: limit {_amount(ledger.limit)}, left {_amount(ledger.left)}"))
 
 
+@app.command("set-delta-limit")
+def set_delta_limit_command(
+    folder: Folder,
+    delta: Annotated[str, typer.Argument(help="In any 365 days, e.g. 2^-10 or 1e-6.")],
+    key_file: KeyFile = None,
+) -> None:
+    """Set how much δ a bank allows in a year, over all runs (2^-10 if it is never set)."""
+    limit = parse_delta(delta)
+    with _open(folder, key_file) as store:
+        with store.transaction() as tx:
+            set_delta_limit(tx, limit, datetime.now(UTC))
+        party, ledger = store.party, read_ledger(store)
+    out.print(escape(f"{party}: {_delta_line(ledger)}"))
+
+
 def _open(folder: Path, key_file: Path | None) -> DiskStore:
     party = party_of(folder)
     if role_of(party) != BANK:
@@ -93,6 +113,12 @@ def _summary(party: str, ledger: Ledger) -> dict[str, Any]:
         "limit": None if ledger.limit is None else epsilon_text(ledger.limit),
         "spent": epsilon_text(ledger.spent),
         "left": epsilon_text(ledger.left),
+        "delta": {
+            "year": delta_text(ledger.delta.of_year(_today())),
+            "limit": delta_text(ledger.delta.limit),
+            **{kind: delta_text(ledger.delta.of_kind(kind, _today())) for kind in KINDS},
+            "in_total": delta_text(ledger.delta.total),
+        },
         "claim": CLAIM,
         "expenses": [
             {
@@ -131,6 +157,7 @@ def _print(party: str, ledger: Ledger) -> None:
     out.print(table)
     spent, limit, left = map(_amount, (ledger.spent, ledger.limit, ledger.left))
     out.print(f"spent [bold]{spent}[/], limit [bold]{limit}[/], left [bold]{left}[/]")
+    out.print(escape(_delta_line(ledger)))
     for unit in dict.fromkeys(expense.unit for expense in ledger.expenses):
         out.print(f"unit of privacy: {escape(unit)}")
     if ledger.expenses:
@@ -138,6 +165,20 @@ def _print(party: str, ledger: Ledger) -> None:
     if any(is_weak(expense.epsilon) for expense in ledger.expenses):
         out.print(f"[bold red]{WEAK}[/]")
     out.print(CLAIM)
+    out.print(DELTA)
+
+
+def _delta_line(ledger: Ledger) -> str:
+    account, today = ledger.delta, _today()
+    parts = ", ".join(f"{kind} {delta_text(account.of_kind(kind, today))}" for kind in KINDS)
+    return (
+        f"δ of the last 365 days {delta_text(account.of_year(today))} ({parts}),"
+        f" limit {delta_text(account.limit)}"
+    )
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
 
 
 def _if_honest(expense: Expense) -> tuple[str, str, str]:

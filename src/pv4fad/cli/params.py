@@ -29,6 +29,7 @@ from pv4fad.he.ring import (
     most_bits,
 )
 from pv4fad.payments.schema import SCHEMA
+from pv4fad.privacy.delta import delta_text
 from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.compare.steps import digit_bases
 from pv4fad.protocol.match.comparison import N_DIGITS, WORD_BITS
@@ -337,7 +338,8 @@ def _sanitising(parameters: RunParameters) -> dict[str, Any]:
             "ciphertexts in training": parameters.n_sanitised.get(name, 0),
         }
     return circuits | {
-        "log2 distance in training": Limited(parameters.log2_distance, LOG2_DISTANCE)
+        "log2 distance in training": Limited(parameters.log2_distance, LOG2_DISTANCE),
+        "δ of a bank in training": delta_text(parameters.delta),
     }
 
 

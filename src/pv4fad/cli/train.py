@@ -273,7 +273,8 @@ def _print_summary(document: RunDocument, run: Path, folder: Path, key_file: Pat
         out.print(Panel(words(NO_PRIVACY), style="bold red"))
     else:
         claim = f"{document.privacy.claim}\n{document.privacy.outside_the_claim}"
-        out.print(Panel(escape(claim), title=f"ε = {parameters.epsilon}"))
+        title = f"ε = {parameters.epsilon}, δ = {document.privacy.delta}"
+        out.print(Panel(escape(claim), title=title))
     next_command = (
         f"pv4fad verify {run} {folder}"
         if parameters.epsilon == "none"

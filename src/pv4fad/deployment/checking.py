@@ -7,6 +7,7 @@ import shutil
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -24,6 +25,7 @@ from pv4fad.deployment.party_folder import (
 from pv4fad.errors import DataError, Pv4fadError, StoreError
 from pv4fad.lead.data import load_holder, load_rows
 from pv4fad.lead.score import checked_share
+from pv4fad.privacy.delta import delta_text
 from pv4fad.privacy.epsilon import epsilon_text
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.roles import AGGREGATOR, BANK
@@ -84,7 +86,12 @@ def _store(folder: PartyFolder, settings: PartySettings, passphrase: Passphrase)
         ledger = read_ledger(store)
         if ledger.limit is None:
             raise StoreError("no limit for ε is set: pv4fad ledger set-limit")
-        return f"opens; ε spent {epsilon_text(ledger.spent)} of {epsilon_text(ledger.limit)}"
+        spent, limit = epsilon_text(ledger.spent), epsilon_text(ledger.limit)
+        year = delta_text(ledger.delta.of_year(datetime.now(UTC).date()))
+        return (
+            f"opens; ε spent {spent} of {limit}, δ of the last 365 days {year} of"
+            f" {delta_text(ledger.delta.limit)}"
+        )
 
 
 def _data(folder: PartyFolder, settings: PartySettings) -> str:

@@ -1,7 +1,9 @@
-"""A bank's ledger: the ε it has spent, over all versions of its account file (protocol §5.6).
+"""A bank's ledger: the ε it has spent, over all versions of its account file (protocol §5.6), and
+its account of δ (`delta`).
 
-The ledger only grows.  Limits and expenses are permanent records, numbered in order; the limit in
-force is the last one, the amount spent is the sum of all expenses.  Amounts are exact fractions.
+The ledger only grows.  Limits, of ε and of δ, and expenses are permanent records, numbered in
+order; the limit in force is the last one of its kind, the amount spent is the sum of all expenses.
+Amounts are exact fractions.
 
 Spend before release: `spend` belongs into the transaction that stores the noisy values, which are
 sent only after it has ended.  A crash in between has spent ε for values that were stored and will
@@ -14,31 +16,27 @@ after it no finite limit has anything left.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from pv4fad.errors import BudgetError, ParameterError, StoreError
+from pv4fad.privacy.delta import (
+    DEFAULT_LIMIT,
+    DeltaAccount,
+    Kind,
+    Records,
+    WritableRecords,
+    charge,
+    read_account,
+)
 from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text
 
 PREFIX = "permanent/ledger/"  # the store refuses to change or delete what is named `permanent/`
-VERSION = 2
-
-
-class Records(Protocol):
-    """What the ledger needs in order to read: a store, or a transaction of one."""
-
-    def get(self, key: str) -> bytes | None: ...
-    def keys(self, prefix: str = "") -> list[str]: ...
-
-
-class WritableRecords(Records, Protocol):
-    """What it needs in order to write: a transaction."""
-
-    def put(self, key: str, value: bytes) -> None: ...
+VERSION = 3  # limits of δ
 
 
 @dataclass(frozen=True)
@@ -93,10 +91,27 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class DeltaLimit:
+    """What the bank decided to leave to chance in a year."""
+
+    delta: Fraction
+    time: datetime
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delta < 1:
+            raise ParameterError("a limit for δ lies between 0 and 1")
+        _require_zone(self.time)
+
+
+Entry = Expense | Limit | DeltaLimit
+
+
+@dataclass(frozen=True)
 class Ledger:
     """All that a bank's ledger says."""
 
-    entries: tuple[Expense | Limit, ...]
+    entries: tuple[Entry, ...]
+    delta: DeltaAccount = field(default_factory=DeltaAccount)
 
     @property
     def expenses(self) -> tuple[Expense, ...]:
@@ -131,13 +146,23 @@ class Ledger:
 
 def read_ledger(records: Records) -> Ledger:
     """The ledger in a bank's store."""
+    entries = _entries(records)
+    return Ledger(entries, read_account(records, _delta_limit(entries)))
+
+
+def _entries(records: Records) -> tuple[Entry, ...]:
     entries = []
     for number, key in enumerate(records.keys(PREFIX)):
         raw = records.get(key)
         if raw is None or key != _key(number):
             raise StoreError(f"ledger entry {number + 1} is missing")
         entries.append(_decode(raw))
-    return Ledger(tuple(entries))
+    return tuple(entries)
+
+
+def _delta_limit(entries: tuple[Entry, ...]) -> Fraction:
+    limits = [entry.delta for entry in entries if isinstance(entry, DeltaLimit)]
+    return limits[-1] if limits else DEFAULT_LIMIT
 
 
 def set_limit(records: WritableRecords, limit: Epsilon, time: datetime) -> None:
@@ -145,6 +170,18 @@ def set_limit(records: WritableRecords, limit: Epsilon, time: datetime) -> None:
     ledger = read_ledger(records)
     if ledger.limit != limit:
         _append(records, ledger, Limit(limit, time))
+
+
+def set_delta_limit(records: WritableRecords, delta: Fraction, time: datetime) -> None:
+    """Set the bank's own limit of δ for a year; nothing is written if it is the limit already."""
+    ledger = read_ledger(records)
+    if ledger.delta.limit != delta:
+        _append(records, ledger, DeltaLimit(delta, time))
+
+
+def charge_delta(records: WritableRecords, kind: Kind, amount: Fraction, time: datetime) -> None:
+    """Enter what is left to chance, before it happens; `BudgetError` if it does not fit."""
+    charge(records, kind, amount, _delta_limit(_entries(records)), time)
 
 
 def spend(records: WritableRecords, expense: Expense) -> None:
@@ -194,7 +231,7 @@ def _require_left(ledger: Ledger, expense: Expense) -> None:
         )
 
 
-def _append(records: WritableRecords, ledger: Ledger, entry: Expense | Limit) -> None:
+def _append(records: WritableRecords, ledger: Ledger, entry: Entry) -> None:
     records.put(_key(len(ledger.entries)), _encode(entry))
 
 
@@ -202,13 +239,19 @@ def _key(number: int) -> str:
     return f"{PREFIX}{number:09d}"
 
 
-def _encode(entry: Expense | Limit) -> bytes:
-    kind = "expense" if isinstance(entry, Expense) else "limit"
-    texts = {"epsilon": str(entry.epsilon), "time": entry.time.isoformat()}
-    return json.dumps({"version": VERSION, "kind": kind} | asdict(entry) | texts).encode()
+_KINDS: dict[str, type[Entry]] = {"expense": Expense, "limit": Limit, "delta-limit": DeltaLimit}
+_AMOUNTS = ("epsilon", "delta")
 
 
-def _decode(raw: bytes) -> Expense | Limit:
+def _encode(entry: Entry) -> bytes:
+    (kind,) = (name for name, type_ in _KINDS.items() if isinstance(entry, type_))
+    fields = asdict(entry)
+    texts = {name: str(fields[name]) for name in _AMOUNTS if name in fields}
+    texts["time"] = entry.time.isoformat()
+    return json.dumps({"version": VERSION, "kind": kind} | fields | texts).encode()
+
+
+def _decode(raw: bytes) -> Entry:
     fields: dict[str, Any] = json.loads(raw)
     version, kind = fields.pop("version"), fields.pop("kind")
     if version != VERSION:
@@ -217,10 +260,11 @@ def _decode(raw: bytes) -> Expense | Limit:
             " wrote it, or begin a new store with the limit reduced by what was spent"
         )
     # Not `parse_epsilon`: code may set amounts with more digits than a person may type.
-    epsilon = fields["epsilon"]
-    fields["epsilon"] = epsilon if epsilon == "none" else Fraction(epsilon)
+    for name in _AMOUNTS:
+        if name in fields and fields[name] != "none":
+            fields[name] = Fraction(fields[name])
     fields["time"] = datetime.fromisoformat(fields["time"])
-    return Expense(**fields) if kind == "expense" else Limit(**fields)
+    return _KINDS[kind](**fields)
 
 
 def _require_zone(time: datetime) -> None:

@@ -8,6 +8,8 @@ data beyond the declared, padded numbers of accounts.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
+from fractions import Fraction
 from functools import cached_property
 from math import ceil, log, log2
 from typing import Annotated, Literal
@@ -48,6 +50,7 @@ from pv4fad.he.ring import (
     share_ring,
 )
 from pv4fad.privacy.bound import sensitivity
+from pv4fad.privacy.delta import upper_bound
 from pv4fad.privacy.epsilon import Epsilon, parse_epsilon
 from pv4fad.privacy.noise import noise_tail_bound
 from pv4fad.protocol.compare.steps import DIGIT_BASE, digit_bases
@@ -370,7 +373,12 @@ class RunParameters(ValidatedModel):
     @cached_property
     def n_sanitised(self) -> dict[str, int]:
         """How many ciphertexts of each circuit go back to their key holder in training."""
-        n_blocks = sum(plan.layout.n_blocks * len(plan.banks) for plan in self.tables)
+        return self.n_sanitised_with(self.banks)
+
+    def n_sanitised_with(self, banks: Collection[str]) -> dict[str, int]:
+        """The same between the payment network and some banks."""
+        plans = [plan for plan in self.tables for bank in plan.banks if bank in banks]
+        n_blocks = sum(plan.layout.n_blocks for plan in plans)
         match = {
             "values": 2 * n_blocks,
             "distances": n_blocks,
@@ -379,9 +387,20 @@ class RunParameters(ValidatedModel):
         if self.purpose == "matching":
             return match
         per_tree = self.sizes.sums_per_tree
-        pairs = [(plan, bank) for plan in self.tables for bank in plan.banks]
-        sanitised = match | {"linear": sum(len(self.lanes(plan)) * per_tree for plan, _ in pairs)}
+        sanitised = match | {"linear": sum(len(self.lanes(plan)) * per_tree for plan in plans)}
         return sanitised if self.mode == "counts" else sanitised | {"compare": self.n_leaf_blocks}
+
+    def delta_with(self, bank: str) -> Fraction:
+        """δ of training or of a match for the records of one bank: what is sanitised between it and
+        the payment network, and false matches in its tables.  Not below the exact sum."""
+        sanitised = self.n_sanitised_with([bank])
+        terms = [log2(n) - self.bounds[name].distance_bits for name, n in sanitised.items() if n]
+        return upper_bound([*terms, self.log2_false_match_at([bank])])
+
+    @property
+    def delta(self) -> Fraction:
+        """δ for the bank for which it is largest."""
+        return max(map(self.delta_with, self.banks))
 
     @cached_property
     def log2_distance(self) -> float:
@@ -393,7 +412,16 @@ class RunParameters(ValidatedModel):
     @cached_property
     def log2_false_match(self) -> float:
         """That some account of the payment network passes for a different one at some bank."""
-        met = [(plan.layout, self.banks[bank]) for plan in self.tables for bank in plan.banks]
+        return self.log2_false_match_at(self.banks)
+
+    def log2_false_match_at(self, banks: Collection[str]) -> float:
+        """The same at some of the banks."""
+        met = [
+            (plan.layout, self.banks[bank])
+            for plan in self.tables
+            for bank in plan.banks
+            if bank in banks
+        ]
         # Every bin has a value, be it of an account or random; a bank pads one bin of each block.
         pairs = sum(
             N_FUNCTIONS * n_accounts + layout.n_blocks * self._largest_degree

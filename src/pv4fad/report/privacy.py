@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from pv4fad.privacy.delta import delta_text
 from pv4fad.privacy.effective import WARN_ABOVE, guessing_bound, is_weak
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text, parse_epsilon, upper_text
 from pv4fad.privacy.ledger import Ledger
@@ -102,8 +104,16 @@ def _share(number: int, of: int) -> tuple[str, str]:
 
 
 def _spent(ledgers: Mapping[str, Ledger]) -> list[Row]:
+    today = datetime.now(UTC).date()
     return [
-        (bank, _amount(ledger.spent), _amount(ledger.limit), _amount(ledger.left))
+        (
+            bank,
+            _amount(ledger.spent),
+            _amount(ledger.limit),
+            _amount(ledger.left),
+            delta_text(ledger.delta.of_year(today)),
+            delta_text(ledger.delta.limit),
+        )
         for bank, ledger in ledgers.items()
     ]
 

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, ValidationError
 from pv4fad import __version__
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.he.noise import FAILURE_BITS
+from pv4fad.privacy.delta import delta_text
 from pv4fad.privacy.effective import effective_epsilon, guessing_bound
 from pv4fad.protocol.parameters import LOG2_LOAD, LOG2_WRAP, RunParameters
 from pv4fad.run.meter import PhaseCost, Traffic
@@ -48,11 +49,13 @@ class Privacy(ValidatedModel):
     """If only one bank adds its noise and keeps it to itself; None: there is no noise."""
     guessing_bound: float
     """The largest probability of a right guess about one record, from what training reveals."""
+    delta: str
+    """Up to which ε holds, for the records of the bank for which it is largest; rounded up."""
     claim: str
     outside_the_claim: str
 
     def __str__(self) -> str:
-        return f"ε = {self.epsilon}. {self.claim}\n{self.outside_the_claim}"
+        return f"ε = {self.epsilon}, δ = {self.delta}. {self.claim}\n{self.outside_the_claim}"
 
 
 class CircuitSummary(ValidatedModel):
@@ -177,6 +180,7 @@ def _privacy(parameters: RunParameters, words: Words) -> Privacy:
         honest_banks=parameters.honest_banks,
         effective_epsilon=_effective_epsilon(parameters),
         guessing_bound=guessing_bound(parameters.exact_epsilon),
+        delta=delta_text(parameters.delta),
         claim=_claim(parameters, words),
         outside_the_claim=words(SCORING_IS_OUTSIDE[scoring]),
     )
@@ -211,10 +215,12 @@ def _claim(parameters: RunParameters, words: Words) -> str:
         f" α = exp(−{epsilon}/{delta}).  {noise}  Who was undecided about {{a_record}} before"
         " guesses right with a probability of at most"
         f" {guessing_bound(parameters.exact_epsilon):.2f}."
-        "  The claim is computational (it needs the encryption), plus a statistical distance of"
-        f" 2^{parameters.log2_distance:.1f} for all sanitised ciphertexts, and a probability of"
-        f" 2^{parameters.log2_false_match:.1f} that two {{records}} are taken for one.  Runs add"
-        " up; the ledger of {a_holder} counts those of the folder it is in."
+        "  The claim is computational (it needs the encryption), and holds up to"
+        f" δ = {delta_text(parameters.delta)} for the {{records}} of one {{holder}}: the"
+        " statistical distance of sanitised ciphertexts from uniform"
+        f" (2^{parameters.log2_distance:.1f} for all of the run), and the probability that two"
+        f" {{records}} are taken for one (2^{parameters.log2_false_match:.1f}).  Runs add up, for δ"
+        " also matches and scorings; the ledger of {a_holder} counts those of the folder it is in."
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import numpy as np
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.he.keys import KeyPair
-from pv4fad.privacy.ledger import require_affordable
+from pv4fad.privacy.ledger import charge_delta, require_affordable
 from pv4fad.privacy.pairwise import pairwise_seeds
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.count.bank import expense_of
@@ -40,6 +41,7 @@ def join(
     policy.require(parameters, identity.name)
     # Better refused now than after the match.
     require_affordable(run.tx, expense_of(parameters, accounts.fingerprint))
+    _charge(parameters, run, identity)
     run.put(BankSums(np.zeros(parameters.sizes.n_sums, np.uint64)))
     keys = new_share_keys(parameters, identity.name)
     return _show_keys(message, parameters, keys, run, identity=identity, accounts=accounts)
@@ -63,6 +65,7 @@ def join_match(
         message,
         "a match that does not belong to the model",
     )
+    _charge(parameters, run, identity)
     # New keys of the payment network are the sign to renew one's own as well.
     before = with_keys_in_use(training)
     if before.get(PublicKeys, "match").public in message.public_keys:
@@ -112,6 +115,11 @@ def _checked_parameters(message: RunProposal, bank: str, accounts: BankRecords) 
             f"{bank} holds more records than the {declared} declared for it: declare more"
         )
     return parameters
+
+
+def _charge(parameters: RunParameters, run: Records, identity: Identity) -> None:
+    """The whole match at once, before any of its answers is made."""
+    charge_delta(run.tx, "match", parameters.delta_with(identity.name), datetime.now(UTC))
 
 
 def _show_keys(

@@ -12,11 +12,14 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import log2
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import BudgetError, OrderError
+from pv4fad.privacy.delta import upper_bound
+from pv4fad.privacy.ledger import charge_delta
 from pv4fad.privacy.pairwise import PairwiseKey, pairwise_mask
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.compare.state import BankLabelShare
@@ -90,6 +93,7 @@ class BankScoring:
         expect(
             len(message.ciphertexts) == n_sets * n_blocks, message, "wrong number of ciphertexts"
         )
+        self._charge(message, parameters, "linear", training)
         secret = records.get(OwnKeys).secret_key(parameters.share_ring)
         jobs = (
             OpenSetsJob(secret, message.ciphertexts[i * n_sets : (i + 1) * n_sets])
@@ -128,6 +132,7 @@ class BankScoring:
             "wrong number of ciphertexts",
         )
         self._count_layers(message, plan, training)
+        self._charge(message, parameters, scoring.flood_circuit, training)
         secret = records.get(OwnKeys).secret_key(parameters.share_ring)
         opened: NDArray[np.uint32] = np.zeros((n_blocks, 0, 0), np.uint32)
         if parameters.mode == "sealed":
@@ -177,6 +182,17 @@ class BankScoring:
         onward = here.onward(AGGREGATOR, here.table_id, here.index)
         reply = MeteredReply(onward, self.budget.positives_per_day, self.budget.release, permuted)
         return [reply, receipt_of(message)]
+
+    def _charge(
+        self,
+        message: BlindedSetShares | ScoreQuery,
+        parameters: RunParameters,
+        circuit: str,
+        training: Records,
+    ) -> None:
+        """The distance from uniform of all ciphertexts of a message."""
+        term = log2(len(message.ciphertexts)) - parameters.bounds[circuit].distance_bits
+        charge_delta(training.tx, "scoring", upper_bound([term]), self.now())
 
     def _count_layers(self, message: ScoreQuery, plan: TablePlan, training: Records) -> None:
         # One count for all routed tables of all runs, and one for all broadcast ones: an account

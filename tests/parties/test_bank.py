@@ -89,6 +89,17 @@ def test_a_run_beyond_the_budget_is_refused_when_it_is_proposed(run, monkeypatch
     assert party.store.snapshot() == before
 
 
+@pytest.mark.parametrize("run", ["counts", "sealed"], indirect=True)
+def test_the_aggregator_gets_the_parameters_without_the_hash_key_of_accounts(run):
+    told = {event.receiver.name: event.message.parameters for event in run.of(RunProposal)}
+    to_aggregator, to_bank = (
+        RunParameters.from_json(told[one]) for one in ("aggregator", "bank01")
+    )
+    assert to_bank == run.world.parameters
+    assert any(to_bank.hash_key)
+    assert to_aggregator == to_bank.model_copy(update={"hash_key": bytes(len(to_bank.hash_key))})
+
+
 def test_a_bank_that_has_set_no_limit_joins_nothing(run):
     event = proposal(run)
     party = party_with(event.receiver, {})

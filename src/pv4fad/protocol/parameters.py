@@ -370,6 +370,10 @@ class RunParameters(ValidatedModel):
         enough = bound.distance_bits >= LINEAR_DISTANCE_BITS and of_run <= LOG2_DISTANCE - 2
         return bound if enough else linear_bound(share, n_terms, 3)
 
+    def for_aggregator(self) -> RunParameters:
+        """What the aggregator is told: it hashes no account, so it gets no key for that."""
+        return self.model_copy(update={"hash_key": bytes(KEY_BYTES)})
+
     @cached_property
     def n_sanitised(self) -> dict[str, int]:
         """How many ciphertexts of each circuit go back to their key holder in training."""

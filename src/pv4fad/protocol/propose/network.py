@@ -49,12 +49,15 @@ def propose(
         place_accounts(parameters, plan, tables[plan.table_id], run)
     proposals = []
     for receiver in receivers_of(parameters, RunProposal):
-        rings = parameters.aggregator_rings if receiver == AGGREGATOR else parameters.network_rings
+        rings, told = parameters.network_rings, text
+        if receiver == AGGREGATOR:
+            rings = parameters.aggregator_rings
+            told = parameters.for_aggregator().model_dump_json().encode()
         public = [keys[name].public for name in rings]
         proposals.append(
             RunProposal(
                 Address(PAYMENT_NETWORK, receiver, run.run_id, "", run.epoch),
-                text,
+                told,
                 tuple(key.data for key in public),
                 tuple(key.relinearisation or b"" for key in public),
             )

@@ -65,6 +65,7 @@ def test_a_run_with_the_very_banks_that_the_payment_network_picked_is_refused():
         ({"modes": ("counts", "released")}, {"mode": "sealed"}, "modes"),
         ({"noise": ("per-bank",)}, {}, r"noise \(per-bank\): the run has noise distributed"),
         ({"noise": ("distributed",)}, {"noise": "none", "epsilon": "none"}, "noise"),
+        ({"metered": True}, {}, "metered: the run is not metered"),
         ({"bound": 3}, {"mode": "released"}, r"bound \(at most 3\): the run has bound 4"),
         ({"epsilon": "1/2"}, {}, r"epsilon \(at most 0.5\): the run has 1"),
         ({"epsilon": 3}, {"noise": "none", "epsilon": "none"}, "epsilon"),
@@ -88,6 +89,8 @@ def test_each_rule_refuses_and_is_named(policy, changes, rule):
         ({}, {}),
         ({}, {"mode": "sealed"}),
         ({}, {"noise": "none", "epsilon": "none"}),
+        ({"metered": True}, {"metered": True}),
+        ({}, {"metered": True}),
         ({"honest_banks": 5}, {}),
         ({"honest_share": 0.2}, {}),
         ({"honest_banks": 1, "relies_on": ()}, {"noise": "per-bank"}),  # it relies on nobody

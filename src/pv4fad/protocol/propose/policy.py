@@ -46,6 +46,8 @@ class Policy(ValidatedModel):
     """What a run may end with: counts, or the paper's labels, released or sealed."""
     noise: tuple[NoiseMode, ...] = Field(default=get_args(NoiseMode), min_length=1)
     """How noise may be made: distributed, per-bank, none."""
+    metered: bool = False
+    """Whether it takes part in metered runs only."""
     bound: int | None = Field(default=None, ge=1)
     """The largest contribution bound."""
     epsilon: str | None = None
@@ -83,6 +85,8 @@ class Policy(ValidatedModel):
             return f"policy on modes ({', '.join(self.modes)}): the run has mode {run.mode}"
         if run.noise not in self.noise:
             return f"policy on noise ({', '.join(self.noise)}): the run has noise {run.noise}"
+        if self.metered and not run.metered:
+            return "policy on metered: the run is not metered"
         if self.bound is not None and run.bound > self.bound:
             return f"policy on bound (at most {self.bound}): the run has bound {run.bound}"
         if self.epsilon is not None:

@@ -38,6 +38,9 @@ LEARNS: dict[str, str] = {
     "own-part": "metered: with the other part, how many bits are positive, not whose",
     "metered-reply": "metered: with the other part, how many bits are positive, not whose",
     "metering-stopped": "metered: that answers of a {holder} are stopped, and why",
+    "live-query": "that a tick has passed; otherwise uniform values",
+    "live-reply": "one bit about each {record} that it asked about, nothing about the others",
+    "live-refusal": "why there is no reply",
     "notify": "reference, {record} and level of an alert, disclosed on purpose",
 }
 """By kind: what its receiver learns from it."""

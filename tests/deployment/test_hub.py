@@ -22,7 +22,6 @@ from pv4fad.deployment.hub import connection
 from pv4fad.deployment.hub import server as server_module
 from pv4fad.deployment.hub.carrier import HubCarrier, connected
 from pv4fad.deployment.party_folder import KEY_FILE
-from pv4fad.deployment.station import Station
 from pv4fad.errors import StoreError
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 
@@ -101,7 +100,7 @@ def signed_by_a_bank(key_file, certificate, folder):
 def test_a_party_cannot_speak_for_another(world):
     """A bank whose station says that it is another bank."""
     with world.hub(), world.station(Scribe(PAYMENT_NETWORK)), world.station(Scribe(AGGREGATOR)):
-        station = Station(Scribe("bank02"), world.correspondence("bank02"))
+        station = world.new_station(Scribe("bank02"))
         with connected(world.folder("bank01"), station):
             world.start("check")
             assert world.finished().error == "the station of bank02 answers for bank01"
@@ -122,7 +121,7 @@ def test_a_party_is_told_why_it_is_not_let_in(world, tmp_path):
             ("bank01", "does not know this party's certificate"),
             ("bank02", "does not have the certificate on the aggregator's card"),
         ):
-            station = Station(Scribe(name), world.correspondence(name))
+            station = world.new_station(Scribe(name))
             with connected(world.folder(name), station) as node:
                 assert comes_true(lambda: reason in node.problem, 60), node.problem  # noqa: B023
             station.close()
@@ -286,7 +285,7 @@ def test_more_than_a_window_is_refused(world):
 
 
 def test_the_hub_says_that_its_port_is_in_use(world):
-    station = Station(Scribe(AGGREGATOR), world.correspondence(AGGREGATOR))
+    station = world.new_station(Scribe(AGGREGATOR))
     with world.hub(), pytest.raises(StoreError, match="is the port in use"):
         HubCarrier().serve(world.folder(AGGREGATOR), station, threading.Event(), lambda: None)
     station.close()

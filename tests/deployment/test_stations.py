@@ -51,7 +51,6 @@ def verified(federation: ThreadFederation, number: int, trained_with=None):
     predictions = federation.root / "predictions" / f"{run.name}-{number}.csv"
     return compare(
         document.parameters,
-        bytes.fromhex(document.structure_commitment),
         load_rows(SCHEMA, transactions_of(federation.scenario, "train"), labels_required=True),
         trained_with or accounts,
         federation.stores,

@@ -8,8 +8,8 @@ import json
 import numpy as np
 import pytest
 
-from pv4fad.errors import DataError, ParameterError
-from pv4fad.forest.forest_file import commitment, from_document, to_document
+from pv4fad.errors import DataError
+from pv4fad.forest.forest_file import from_document, to_document
 
 NONCE = bytes(range(32))
 
@@ -76,23 +76,3 @@ def test_a_damaged_document_is_refused(make_case, damage):
     damage(document)
     with pytest.raises(DataError, match="forest"):
         from_document(document)
-
-
-def test_a_commitment_binds_to_every_cut_set_and_size_and_hides_behind_its_nonce(make_case):
-    forest = make_case(3).forest
-    reference = commitment(forest, NONCE)
-    assert reference == commitment(from_document(to_document(forest)), NONCE)
-    seen = {reference, commitment(forest, bytes(32))}
-    for change in (
-        lambda d: first_of(d, "cut").update(cut=first_of(d, "cut")["cut"] + 0.5),
-        lambda d: first_of(d, "side").update(sets=[[3]]),
-        lambda d: d["sizes"].update(n_distinct_sets=9),
-        lambda d: d["features"].reverse(),
-    ):
-        document = to_document(forest)
-        document["sizes"]["n_distinct_sets"] += 1  # room for one more set
-        change(document)
-        seen.add(commitment(from_document(document), NONCE))
-    assert len(seen) == 6
-    with pytest.raises(ParameterError, match="32 bytes"):
-        commitment(forest, b"short")

@@ -183,7 +183,6 @@ class Deployment:
         try:
             return compare(
                 document.parameters,
-                bytes.fromhex(document.structure_commitment),
                 known,
                 accounts,
                 stores,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.kit.waiting import comes_true
 
+from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.cli.federation_demo import free_ports
 from pv4fad.deployment.card import PartyCard
 from pv4fad.deployment.certificates import new_certificate
@@ -25,6 +26,7 @@ from pv4fad.deployment.status import Status
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.wire import Address, Message, decode, encode, wire_message
+from pv4fad.store.store import MemoryStore
 
 PATIENCE_S = 120
 
@@ -85,6 +87,7 @@ class HubWorld:
         (self.port,) = free_ports(1)
         self.identities = {name: Identity.generate(name) for name in self.parties}
         self.cards = {name: self._card(name) for name in self.parties}
+        self.stores = {name: MemoryStore(name) for name in self.parties}
         for name in self.parties:
             folder = self.folder(name).path
             own = settings if name == AGGREGATOR else ""
@@ -117,6 +120,15 @@ class HubWorld:
     def correspondence(self, name: str) -> Correspondence:
         return Correspondence(self.identities[name], self.cards)
 
+    def new_station(self, member: Scribe) -> Station:
+        name = member.name
+        notary = Notary(
+            self.stores[name],
+            self.identities[name],
+            known_keys(card.public for card in self.cards.values()),
+        )
+        return Station(member, self.correspondence(name), notary)
+
     @contextmanager
     def hub(self) -> Iterator[None]:
         listening, over = threading.Event(), threading.Event()
@@ -133,7 +145,7 @@ class HubWorld:
 
     @contextmanager
     def station(self, member: Scribe, *, wait: bool = True) -> Iterator[Node]:
-        station = Station(member, self.correspondence(member.name))
+        station = self.new_station(member)
         try:
             with connected(self.folder(member.name), station) as node:
                 assert not wait or node.wait_until_connected(PATIENCE_S), node.problem

@@ -17,6 +17,7 @@ from threading import Condition, Thread
 
 import polars as pl
 
+from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.deployment.card import PartyCard
 from pv4fad.deployment.certificates import new_certificate
 from pv4fad.deployment.envelope import Correspondence, Fragment
@@ -177,7 +178,8 @@ class ThreadFederation:
             )
         correspondence = Correspondence(identity, self.cards)
         self.members[name] = member
-        self.stations[name] = Station(member, correspondence)
+        notary = Notary(store, identity, known_keys(card.public for card in self.cards.values()))
+        self.stations[name] = Station(member, correspondence, notary)
 
     def run(
         self,

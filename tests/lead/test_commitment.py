@@ -1,4 +1,4 @@
-"""The commitment is to what is counted: with another account, cell, set or tree it is another."""
+"""The commitment is to the data, the settings, the model, and each account, cell, set and tree."""
 
 from dataclasses import replace
 
@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from tests.kit.small_federation import records_of
 
-from pv4fad.errors import ParameterError
+from pv4fad.lead.counted import counted_digest
 from pv4fad.lead.data import bank_directory
-from pv4fad.lead.prepare import commitment, prepare_payment_network
+from pv4fad.lead.prepare import TrainingRecord, prepare_payment_network
 from pv4fad.lead.rows import LeadData
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.protocol.propose.inputs import TrainingInput
 
-NONCE = bytes(range(32))
 SETTINGS = {
     "evidence": TrainingSettings(epsilon="1"),
     "paper": TrainingSettings(epsilon="1", model="paper", trees=3, height=3),
@@ -98,23 +97,52 @@ CHANGES = (
 
 @pytest.mark.parametrize("model", SETTINGS)
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_account_cell_set_or_table_is_another_commitment(inputs, model, change):
+def test_another_account_cell_set_or_table_is_another_digest(inputs, model, change):
     data = inputs[model]
-    assert commitment(change(data), NONCE) != commitment(data, NONCE)
+    assert counted_digest(change(data)) != counted_digest(data)
 
 
-def test_other_trees_are_another_commitment(inputs):
+def test_other_trees_are_another_digest(inputs):
     data = inputs["paper"]
     names = tuple(f"{name}?" for name in data.trees.forest.feature_names)
     other = replace(data.trees, forest=replace(data.trees.forest, feature_names=names))
-    assert commitment(replace(data, trees=other), NONCE) != commitment(data, NONCE)
-    assert commitment(replace(data, trees=None), NONCE) != commitment(data, NONCE)
+    assert counted_digest(replace(data, trees=other)) != counted_digest(data)
+    assert counted_digest(replace(data, trees=None)) != counted_digest(data)
 
 
-def test_the_same_data_opens_it_and_another_nonce_hides_it(inputs):
+def test_the_order_of_tables_does_not_matter(inputs):
     data = inputs["evidence"]
     again = replace(data, tables=dict(reversed(data.tables.items())))
-    assert commitment(again, NONCE) == commitment(data, NONCE)
-    assert commitment(data, NONCE[::-1]) != commitment(data, NONCE)
-    with pytest.raises(ParameterError, match="nonce of 32 bytes"):
-        commitment(data, b"short")
+    assert counted_digest(again) == counted_digest(data)
+
+
+RECORD = TrainingRecord(
+    settings=SETTINGS["evidence"],
+    data_schema=SCHEMA,
+    seed=7,
+    nonce="01" * 32,
+    transactions="ab",
+    directory={"BANKDE": "bank01"},
+    counted="cd",
+    model="ef",
+)
+OTHER = {
+    "settings": SETTINGS["paper"],
+    "data_schema": SCHEMA.model_copy(update={"name": "other"}),
+    "seed": 8,
+    "nonce": "02" * 32,
+    "transactions": "aa",
+    "directory": {"BANKDE": "bank02"},
+    "counted": "cc",
+    "model": "ee",
+    "alert_labels": RECORD.alert_labels.model_copy(
+        update={next(iter(type(RECORD.alert_labels).model_fields)): 1}
+    ),
+}
+
+
+def test_every_part_of_the_record_changes_the_commitment():
+    assert set(OTHER) == set(TrainingRecord.model_fields)
+    changed = [RECORD.model_copy(update={name: value}) for name, value in OTHER.items()]
+    assert len({one.commitment for one in (RECORD, *changed)}) == 1 + len(OTHER)
+    assert RECORD.model_copy().commitment == RECORD.commitment

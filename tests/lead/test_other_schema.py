@@ -16,14 +16,16 @@ from pv4fad.run.meter import Meter
 from pv4fad.schema import Schema
 from pv4fad.workers import WorkerPool
 
+FIELDS = {name: getattr(SCHEMA, name) for name in Schema.model_fields}
+
 
 def with_record(**entries) -> Schema:
     record = SCHEMA.record.model_copy(update=entries)
-    return Schema(**dict(SCHEMA) | {"record": record})
+    return Schema(**FIELDS | {"record": record})
 
 
 OTHERS = {
-    "another name": Schema(**dict(SCHEMA) | {"name": "payments2"}),
+    "another name": Schema(**FIELDS | {"name": "payments2"}),
     "classes in another order": with_record(
         classes=("ordinary", *reversed(SCHEMA.record.classes[1:]))
     ),

@@ -22,6 +22,7 @@ from pv4fad import errors
 from pv4fad.api.arguments import Limit, Source
 from pv4fad.api.federation import Federation, Ledgers
 from pv4fad.api.own_table import keep_table
+from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.deployment.carrier import Carrier
 from pv4fad.deployment.carriers import carrier_of
 from pv4fad.deployment.envelope import Correspondence
@@ -95,7 +96,8 @@ def connect(
         pool = stack.enter_context(WorkerPool(workers))
         identity = own_identity(own, store)
         member = _Led(store, pool, own.path, cards, schema=own.schema(), work=_PythonWork())
-        station = Station(member, Correspondence(identity, cards))
+        notary = Notary(store, identity, known_keys(card.public for card in cards.values()))
+        station = Station(member, Correspondence(identity, cards), notary)
         stack.callback(station.close)
         from pv4fad.deployment.hub.carrier import connected  # noqa: PLC0415  imports gRPC
 

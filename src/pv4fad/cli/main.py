@@ -59,6 +59,7 @@ COMMANDS = {
         "pv4fad.cli.attack:attack_command",
         "Attack a finished run as each of its parties, with what that party's store holds.",
     ),
+    "audit": Lazy("pv4fad.cli.audit:app", "Signed logs of messages, and what was committed to."),
     "evaluate": Lazy(
         "pv4fad.cli.evaluate:evaluate_command",
         "Compare a run's predictions with the labels of the test split of DIR.",

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.deployment.carrier import Carrier
 from pv4fad.deployment.envelope import Correspondence
 from pv4fad.deployment.jobs import NetworkMember
@@ -55,7 +56,8 @@ def opened_station(
         identity = own_identity(folder, store)
         member = _member(folder, store, pool, identity, learned)
         correspondence = Correspondence(identity, cards)
-        station = Station(member, correspondence, window_bytes=carrier.window_bytes)
+        notary = Notary(store, identity, known_keys(card.public for card in cards.values()))
+        station = Station(member, correspondence, notary, window_bytes=carrier.window_bytes)
         try:
             yield station
         finally:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
+from pv4fad.audit.notary import Notary
 from pv4fad.deployment.envelope import Assembly, Correspondence
 from pv4fad.deployment.exchange import WINDOW_BYTES, Job, Outbox, Reply, Request, State
 from pv4fad.errors import ProtocolError, Pv4fadError, UserError, WireError
@@ -71,6 +72,7 @@ class Station:
         self,
         member: Member,
         correspondence: Correspondence,
+        notary: Notary,
         *,
         window_bytes: int = WINDOW_BYTES,
         hold_s: float = HOLD_S,
@@ -80,6 +82,7 @@ class Station:
         self.name = member.name
         self._member = member
         self._correspondence = correspondence
+        self._notary = notary
         self._window_bytes = window_bytes
         self._hold_s, self._settle_s = hold_s, settle_s
         self._changed = threading.Condition()
@@ -156,7 +159,9 @@ class Station:
                 if self._closed:
                     return
                 begun = self._session
-            post = _StationPost(self._changed, begun, self._correspondence, self._is_current)
+            post = _StationPost(
+                self._changed, begun, self._correspondence, self._notary, self._is_current
+            )
             try:
                 self._serve(begun, post)
             except SessionEndedError:
@@ -294,18 +299,20 @@ class _StationPost:
         changed: threading.Condition,
         session: _Session,
         correspondence: Correspondence,
+        notary: Notary,
         is_current: Callable[[_Session], bool],
     ) -> None:
         self._changed = changed
         self._session = session
         self._correspondence = correspondence
+        self._notary = notary
         self._is_current = is_current
         self._delivered: set[str] = set()
 
     def send(self, messages: Iterable[bytes]) -> None:
         for message in messages:
             receiver = read_header(message).address.receiver
-            fragments = self._correspondence.seal(receiver, message)
+            fragments = self._correspondence.seal(receiver, self._notary.stamped(message))
             with self._changed:
                 self._require_current()
                 outbox = self._session.outbox
@@ -320,9 +327,10 @@ class _StationPost:
             if header.address.sender != sender:
                 raise ProtocolError(f"{sender} sent {message_id(header)}: not its own name")
             # After a crash, its sender and the party that answered it may both send it again.
+            message = self._notary.opened(data)
             if message_id(header) not in self._delivered:
                 self._delivered.add(message_id(header))
-                return data
+                return message
 
     def report(self, progress: str) -> None:
         with self._changed:

@@ -10,8 +10,6 @@ Dummy groups are not written: they follow from the sizes.  A document is checked
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -55,19 +53,6 @@ def from_document(document: Any) -> Forest:
         return Forest(nodes, tuple(features), _sizes(sizes))
     except ParameterError as error:
         raise DataError(f"forest: {error}") from None
-
-
-def commitment(forest: Forest, nonce: bytes) -> bytes:
-    """A binding commitment to the forest, hiding as long as the nonce is secret and random.
-
-    Without the nonce a bank could try likely forests.
-    """
-    if len(nonce) != NONCE_BYTES:
-        raise ParameterError(f"a commitment needs a nonce of {NONCE_BYTES} bytes")
-    canonical = json.dumps(
-        to_document(forest), sort_keys=True, separators=(",", ":"), allow_nan=False
-    )
-    return hashlib.sha256(FORMAT.encode() + nonce + canonical.encode()).digest()
 
 
 def _node_document(node: Node) -> Any:

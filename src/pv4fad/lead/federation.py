@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.parties.aggregator import Aggregator
 from pv4fad.parties.bank import Bank
 from pv4fad.parties.in_process import InProcessTransport, Observer
+from pv4fad.parties.party import Party
 from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.protocol.identity import identity_in
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.score.inputs import Round, ScoringInput
@@ -94,13 +97,35 @@ class Federation(LedFederation):
         return {bank.name: bank.n_accounts for bank in self.banks}
 
     def deliver(self, messages: Iterable[bytes], observer: Observer | None = None) -> None:
-        self._transport(observer).deliver(self.payment_network.name, messages)
+        parties = self._parties()
+        lead = parties[self.payment_network.name]
+        InProcessTransport(parties, observer).deliver(lead.party.name, lead.stamped(messages))
 
     def resume(self, observer: Observer | None = None) -> None:
-        transport = self._transport(observer)
-        for party in (self.payment_network, *self.banks, self.aggregator):
-            transport.deliver(party.name, party.unanswered())
+        parties = self._parties()
+        transport = InProcessTransport(parties, observer)
+        for name, one in parties.items():
+            transport.deliver(name, one.stamped(one.party.unanswered()))
 
-    def _transport(self, observer: Observer | None) -> InProcessTransport:
-        parties = (self.payment_network, *self.banks, self.aggregator)
-        return InProcessTransport({party.name: party for party in parties}, observer)
+    def _parties(self) -> dict[str, _Stamping]:
+        parties: list[Party] = [self.payment_network, *self.banks, self.aggregator]
+        identities = [identity_in(party.store) for party in parties]
+        keys = known_keys(identity.public() for identity in identities)
+        return {
+            party.name: _Stamping(party, Notary(party.store, identity, keys))
+            for party, identity in zip(parties, identities, strict=True)
+        }
+
+
+@dataclass(frozen=True)
+class _Stamping:
+    """A party whose messages are in signed chains (`pv4fad.audit`)."""
+
+    party: Party
+    notary: Notary = field(repr=False)
+
+    def stamped(self, messages: Iterable[bytes]) -> list[bytes]:
+        return [self.notary.stamped(message) for message in messages]
+
+    def handle(self, data: bytes) -> list[bytes]:
+        return self.stamped(self.party.handle(self.notary.opened(data)))

@@ -3,21 +3,20 @@
 All that the payment network needs of a bank is public in the federation: which names rows call it
 by, and how many accounts it declares.  What a bank brings is in `data`.
 
-The run carries a commitment to what is counted: public in run.json, opened by the payment network's
-nonce.  Who is later given the payment network's data and nonce can check that these accounts,
-cells, sets and trees were counted, and no others.
+The proposal carries a commitment of the payment network to its data, schema, settings, seed, model
+and what is counted (`TrainingRecord`): everybody holds it, and only the payment network can open
+it.  Who is given the record and the data can do the preparation again (`verify.replay`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pv4fad.errors import DataError, ParameterError
-from pv4fad.forest.forest_file import NONCE_BYTES, to_document
+from pv4fad.errors import DataError
+from pv4fad.lead.counted import counted_digest
 from pv4fad.lead.desk_labels import AlertLabels, DeskLabels, alert_labels, relabelled
 from pv4fad.lead.evidence_model import (
     OwnModel,
@@ -39,7 +38,8 @@ from pv4fad.tables.features import FeatureTable, compute_features
 from pv4fad.validated import ValidatedModel
 
 _SEED_BYTES = 16
-_PURPOSE = b"pv4fad counted, version 1"
+_NONCE_BYTES = 32
+_PURPOSE = b"pv4fad commitment, version 1"
 _LITTLE_EVIDENCE = (
     "Few {records} have an anomaly in training, so noise may drown what the {holders} could tell:"
     " count coarse sets (less noise), train on more {rows}, or let ε be larger."
@@ -55,11 +55,22 @@ class TrainingRecord(ValidatedModel):
     data_schema: Schema
     seed: int
     nonce: str
-    """Hex; opens the commitment to what was counted."""
+    """Hex.  Without it, others could try likely records against the commitment."""
     transactions: str
     """Fingerprint of its data."""
+    directory: dict[str, str]
+    """What rows call a bank → the bank."""
+    counted: str
+    """Digest of the accounts, cells, sets and trees that are counted."""
+    model: str
+    """Digest of the local model; none if the model has only trees."""
     alert_labels: AlertLabels = AlertLabels()
     """How many of its labels came from alerts that people had looked at."""
+
+    @property
+    def commitment(self) -> str:
+        """To all of this; binding, and hiding as long as the nonce is secret."""
+        return hashlib.sha256(_PURPOSE + self.model_dump_json().encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -80,11 +91,6 @@ class NewRun:
     """The payment network's own model; None: the paper's model needs none."""
     desk_labels: DeskLabels | None = field(default=None, repr=False)
     """From the alert desk."""
-
-    @property
-    def commitment(self) -> bytes:
-        """To what is counted, and the trees if there are any; public."""
-        return commitment(self.training, bytes.fromhex(self.private.nonce))
 
     def store(self, store: Store) -> None:
         """Into the payment network's own store."""
@@ -118,6 +124,18 @@ def prepare_run(
     if seed is None:
         seed = int.from_bytes(secret_bytes(_SEED_BYTES), "big")
     prepared = prepare_payment_network(data, settings, seed)
+    own = prepared.own if isinstance(prepared, PreparedEvidence) else None
+    private = TrainingRecord(
+        settings=settings,
+        data_schema=data.schema,
+        seed=seed,
+        nonce=secret_bytes(_NONCE_BYTES).hex(),
+        transactions=fingerprint(data.rows),
+        directory=dict(data.directory),
+        counted=counted_digest(prepared.training),
+        model=model_digest(own),
+        alert_labels=alert_labels(data.schema, data.rows, desk_labels),
+    )
     parameters = run_parameters(
         prepared.training,
         bank_accounts,
@@ -130,16 +148,8 @@ def prepare_run(
         counted=settings.sets if settings.model == "evidence" else None,
         absent=settings.absent if settings.model == "evidence" else None,
         metered=settings.metered,
+        commitment=private.commitment,
     )
-    private = TrainingRecord(
-        settings=settings,
-        data_schema=data.schema,
-        seed=seed,
-        nonce=secret_bytes(NONCE_BYTES).hex(),
-        transactions=fingerprint(data.rows),
-        alert_labels=alert_labels(data.schema, data.rows, desk_labels),
-    )
-    own = prepared.own if isinstance(prepared, PreparedEvidence) else None
     if own is not None and little_evidence(own, parameters):
         _log.warning(data.schema.words(_LITTLE_EVIDENCE))
     return NewRun(parameters, prepared.training, private, own, desk_labels)
@@ -166,32 +176,11 @@ def prepare_payment_network(
     return prepare(data, settings, seed, features)
 
 
+def model_digest(own: OwnModel | None) -> str:
+    """Of the payment network's own model."""
+    return "" if own is None else hashlib.sha256(own.local.to_bytes()).hexdigest()
+
+
 def read_training_record(store: Store, run_id: str) -> TrainingRecord:
     """How a run came about, from the payment network's store."""
     return stored(store, run_id, TrainingNotes).private
-
-
-def commitment(training: TrainingInput, nonce: bytes) -> bytes:
-    """Binding, and hiding as long as the nonce is secret and random.
-
-    Without the nonce a bank could try likely trees; there are not many.
-    """
-    if len(nonce) != NONCE_BYTES:
-        raise ParameterError(f"a commitment needs a nonce of {NONCE_BYTES} bytes")
-    counts, trees, tables = training.counts, training.trees, training.tables
-    structure = {
-        "sets": training.sets,
-        "forest": None if trees is None else to_document(trees.forest),
-        "accounts": {
-            table_id: hashlib.sha256(b"\n".join(accounts.ids)).hexdigest()
-            for table_id, accounts in tables.items()
-        },
-    }
-    canonical = json.dumps(structure, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    digest = hashlib.sha256(_PURPOSE + nonce)
-    # Which account of a table has which number decides who is counted.
-    numbers = (tables[table_id].keys for table_id in sorted(tables))
-    arrays = (counts.start, counts.key, counts.weight, counts.n_path, *numbers)
-    for part in (canonical.encode(), *(array.tobytes() for array in arrays)):
-        digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.digest()

@@ -20,7 +20,7 @@ from pv4fad.parties.bank import Bank
 from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import read_ledger, set_limit
-from pv4fad.protocol.identity import Identity, create_identity, stored_identity
+from pv4fad.protocol.identity import identity_in
 from pv4fad.protocol.match.bank_accounts import BankRecords
 from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
@@ -55,7 +55,7 @@ def simulate(
     """
     if stores is None:
         stores = memory_stores(records)
-    identities = {bank: _identity(stores[bank]) for bank in records}
+    identities = {bank: identity_in(stores[bank]) for bank in records}
     signing_keys = {bank: keys.public().signing_key for bank, keys in identities.items()}
     if first_limit is not None:
         for bank in records:
@@ -125,11 +125,6 @@ def party_names(banks: Iterable[str]) -> list[str]:
 def memory_stores(banks: Iterable[str]) -> dict[str, MemoryStore]:
     """A new store in memory for every party."""
     return {party: MemoryStore(party) for party in party_names(banks)}
-
-
-def _identity(store: Store) -> Identity:
-    """A bank's keys, which are created on first use."""
-    return stored_identity(store) or create_identity(store)
 
 
 def _set_first_limit(store: Store, limit: Epsilon) -> None:

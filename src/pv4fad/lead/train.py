@@ -29,9 +29,7 @@ Keep = Callable[[RunDocument], object]
 def new_document(new: NewRun, meter: Meter) -> RunDocument:
     """What is public about a run before its first message, with the cost of preparing it."""
     meter.expect_training(new.parameters)
-    document = RunDocument.of_new_run(
-        new.parameters, new.private.data_schema, new.commitment, datetime.now(UTC)
-    )
+    document = RunDocument.of_new_run(new.parameters, new.private.data_schema, datetime.now(UTC))
     return _with_costs(document, meter)
 
 

@@ -156,13 +156,18 @@ def _entries(records: Records) -> tuple[Entry, ...]:
         raw = records.get(key)
         if raw is None or key != _key(number):
             raise StoreError(f"ledger entry {number + 1} is missing")
-        entries.append(_decode(raw))
+        entries.append(decode_entry(raw))
     return tuple(entries)
 
 
 def _delta_limit(entries: tuple[Entry, ...]) -> Fraction:
     limits = [entry.delta for entry in entries if isinstance(entry, DeltaLimit)]
     return limits[-1] if limits else DEFAULT_LIMIT
+
+
+def raw_entries(records: Records) -> list[bytes]:
+    """As they are kept, the oldest first."""
+    return [records.get(key) or b"" for key in records.keys(PREFIX)]
 
 
 def set_limit(records: WritableRecords, limit: Epsilon, time: datetime) -> None:
@@ -251,7 +256,8 @@ def _encode(entry: Entry) -> bytes:
     return json.dumps({"version": VERSION, "kind": kind} | fields | texts).encode()
 
 
-def _decode(raw: bytes) -> Entry:
+def decode_entry(raw: bytes) -> Entry:
+    """One entry, as it is kept."""
     fields: dict[str, Any] = json.loads(raw)
     version, kind = fields.pop("version"), fields.pop("kind")
     if version != VERSION:

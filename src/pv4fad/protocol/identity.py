@@ -118,6 +118,11 @@ def create_identity(store: Store) -> Identity:
     return identity
 
 
+def identity_in(store: Store) -> Identity:
+    """The keys in a party's store, which are created on first use."""
+    return stored_identity(store) or create_identity(store)
+
+
 def _statement(name: str, pairwise_key: bytes) -> bytes:
     return _SIGNED + pairwise_key + name.encode()
 

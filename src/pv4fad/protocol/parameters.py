@@ -126,6 +126,8 @@ class RunParameters(ValidatedModel):
     """Matching: t of the model, because the labels are shared modulo t."""
     hash_key: bytes = Field(min_length=KEY_BYTES, max_length=KEY_BYTES, repr=False)
     """Public; drawn after the account sets are fixed."""
+    commitment: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    """Of the payment network to its data, settings and what is counted; none in a match."""
     blocks_per_message: int = Field(default=2, ge=1, le=16)
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")

@@ -117,17 +117,13 @@ class RunDocument(ValidatedModel):
     sizes: Sizes
     privacy: Privacy
     bounds: Bounds
-    structure_commitment: str
-    """SHA-256 over what is counted and a nonce that only the payment network holds."""
     phases: tuple[PhaseCost, ...] = ()
     traffic: tuple[Traffic, ...] = ()
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     @classmethod
-    def of_new_run(
-        cls, parameters: RunParameters, schema: Schema, commitment: bytes, begun: datetime
-    ) -> RunDocument:
+    def of_new_run(cls, parameters: RunParameters, schema: Schema, begun: datetime) -> RunDocument:
         """Before the first message."""
         return cls(
             state="unfinished",
@@ -138,7 +134,6 @@ class RunDocument(ValidatedModel):
             sizes=_sizes(parameters),
             privacy=_privacy(parameters, schema.words),
             bounds=_bounds(parameters),
-            structure_commitment=commitment.hex(),
         )
 
     @classmethod

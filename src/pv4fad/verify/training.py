@@ -3,7 +3,7 @@
 This sees everything: all data, all stores.  It is for tests and demonstrations, and for nothing
 that is meant to stay private.
 
-    commitment      to what was counted, made again from the payment network's data and seed
+    commitment      opened, and what was counted made again from the payment network's data and seed
     counts          Σ_j (p_j − q_j) for every sum: exact in every run, noise comes after
     released        the noisy counts, or the labels of red leaves: equal where there is no noise
     own             what the payment network keeps of its own: local model, or green labels
@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from pv4fad.errors import DataError
 from pv4fad.evidence.trusted import trusted_counts
 from pv4fad.forest.trusted import TrustedThirdParty
+from pv4fad.lead.counted import counted_digest
 from pv4fad.lead.data import bank_directory, load_holders, load_split, records_fingerprint
 from pv4fad.lead.desk_labels import rows_as_trained
 from pv4fad.lead.evidence_model import OwnModel, PreparedEvidence
 from pv4fad.lead.paper_model import PreparedTrees
 from pv4fad.lead.prepare import (
     TrainingRecord,
-    commitment,
     prepare_payment_network,
     read_training_record,
 )
@@ -102,13 +102,11 @@ def verify(
             f"{split} has other {schema.words.forms['holders']} than the run in {folder.path}"
         )
     with folder.stores(party_names(document.parameters.banks), passphrase) as stores:
-        committed = bytes.fromhex(document.structure_commitment)
-        return compare(document.parameters, committed, data.rows, accounts, stores, scored=scored)
+        return compare(document.parameters, data.rows, accounts, stores, scored=scored)
 
 
 def compare(
     parameters: RunParameters,
-    committed: bytes,
     transactions: pl.DataFrame,
     accounts: Accounts,
     stores: Stores,
@@ -133,8 +131,11 @@ def compare(
     settings, seed, schema = private.settings, private.seed, private.data_schema
     data = LeadData(schema, transactions, bank_directory(accounts))
     prepared = prepare_payment_network(data, settings, seed)
-    opened = commitment(prepared.training, bytes.fromhex(private.nonce))
-    same = (Comparison("commitment", int(opened == committed), 1),)
+    opened = (
+        private.commitment == parameters.commitment,
+        private.counted == counted_digest(prepared.training),
+    )
+    same = (Comparison("commitment", sum(opened), len(opened)),)
     if scored is not None:
         for bank, frame in scored.accounts.items():
             require_matched_accounts(stores[bank], run_id, records_fingerprint(frame))

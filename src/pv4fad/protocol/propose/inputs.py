@@ -41,6 +41,9 @@ class TrainingInput:
     """None: the default model, whose groups are cells."""
 
 
+_NOT_OF_A_MATCH = {"tables", "banks", "hash_key", "purpose", "model_modulus", "commitment"}
+
+
 def match_parameters(
     model: RunParameters,
     tables: Mapping[str, TableAccounts],
@@ -51,7 +54,7 @@ def match_parameters(
     named = {f"{table_id}@{epoch}": accounts for table_id, accounts in tables.items()}
     plans = plan_tables(tables, bank_accounts, model.sizes.n_trees)
     parameters = RunParameters(
-        **model.model_dump(exclude={"tables", "banks", "hash_key", "purpose", "model_modulus"}),
+        **model.model_dump(exclude=_NOT_OF_A_MATCH),
         banks={bank: padded(n) for bank, n in bank_accounts.items()},
         tables=tuple(
             plan.model_copy(update={"table_id": f"{plan.table_id}@{epoch}"}) for plan in plans
@@ -76,6 +79,7 @@ def run_parameters(
     counted: CountedSets | None = None,
     absent: Absent | None = None,
     metered: bool = False,
+    commitment: str = "",
 ) -> RunParameters:
     """The parameters of a new run.  The hash key is drawn here: the accounts are fixed by now."""
     if data.trees is not None:
@@ -100,4 +104,5 @@ def run_parameters(
         absent=absent,
         metered=metered,
         hash_key=new_hash_key(),
+        commitment=commitment,
     )

@@ -1,0 +1,62 @@
+"""Whether a bank's ledger fits to what it has shown, and to its own limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+
+from pv4fad.audit.log import ledger_marks
+from pv4fad.audit.log_file import LogFile, LoggedMessage
+from pv4fad.errors import StoreError
+from pv4fad.privacy.epsilon import epsilon_text
+from pv4fad.privacy.ledger import Expense, Ledger, decode_entry
+from pv4fad.protocol.count.messages import NoisySums
+from pv4fad.protocol.wire import kind_in_id
+
+Shown = tuple[str, LoggedMessage]
+"""To whom, and the message that it was shown with."""
+
+
+def check_ledger(log: LogFile, shown: Sequence[Shown]) -> Iterator[str]:
+    """What is wrong with it; `shown`: the messages of this party."""
+    entries = [entry.encode() for entry in log.ledger.entries]
+    marks = ledger_marks(bytes.fromhex(log.ledger.salt), entries)
+    for receiver, message in shown:
+        mark = message.ledger.mark()
+        where = f"message {message.number} to {receiver}"
+        if mark.number >= len(marks):
+            yield (
+                f"its ledger has {len(entries)} entries, and had {mark.number} in {where}: it left"
+                " some out, or its store was put back"
+            )
+        elif mark != marks[mark.number]:
+            yield f"the first {mark.number} entries of its ledger are not those of {where}"
+    try:
+        ledger = Ledger(tuple(map(decode_entry, entries)))
+    except (StoreError, ValueError, KeyError, TypeError):
+        yield "its ledger cannot be read"
+        return
+    yield from _exceeded(ledger)
+    yield from _unpaid(ledger, (message for _, message in shown))
+
+
+def _exceeded(ledger: Ledger) -> Iterator[str]:
+    """Expenses that the limit of their time did not allow."""
+    for end, entry in enumerate(ledger.entries):
+        if not isinstance(entry, Expense):
+            continue
+        left = Ledger(ledger.entries[:end]).left
+        if isinstance(left, str):
+            continue
+        if isinstance(entry.epsilon, str) or entry.epsilon > left:
+            taken, allowed = epsilon_text(entry.epsilon), epsilon_text(Fraction(left))
+            yield f"its limit was exceeded: run {entry.run_id} took ε = {taken} of {allowed} left"
+
+
+def _unpaid(ledger: Ledger, messages: Iterable[LoggedMessage]) -> Iterator[str]:
+    """Releases without an expense."""
+    paid = {expense.run_id for expense in ledger.expenses}
+    for message in messages:
+        run_id = message.message.split("/")[0]
+        if kind_in_id(message.message) == NoisySums.kind and run_id not in paid:
+            yield f"it released sums of run {run_id}, and its ledger has no expense for it"

@@ -1,0 +1,173 @@
+"""A party's log as a file, for others to read: ids, digests and signatures, and nothing secret.
+
+Of a bank also its ledger: what it has spent, on which run, under which limit.  Of each run also the
+commitment of the payment network, as it was proposed to this party.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import ValidationError
+
+from pv4fad.audit.log import Chain, Direction, Entry, ledger_salt
+from pv4fad.audit.stamp import SALT_BYTES, Mark, Stamp
+from pv4fad.errors import DataError, ProtocolError
+from pv4fad.privacy.ledger import raw_entries
+from pv4fad.protocol.identity import Identity, PublicIdentity
+from pv4fad.protocol.state import Proposal
+from pv4fad.store.records import Records, run_ids
+from pv4fad.store.store import Store
+from pv4fad.validated import ValidatedModel, problems_text
+
+Hex = str
+_NO_SALT = bytes(SALT_BYTES)
+
+
+class LoggedMark(ValidatedModel):
+    """`Mark`."""
+
+    number: int
+    head: Hex
+
+    @classmethod
+    def of(cls, mark: Mark) -> Self:
+        return cls(number=mark.number, head=mark.head.hex())
+
+    def mark(self) -> Mark:
+        return Mark(self.number, bytes.fromhex(self.head))
+
+
+class LoggedMessage(ValidatedModel):
+    """One message, and its stamp without the salt."""
+
+    message: str
+    number: int
+    time_ms: int
+    before: Hex
+    content: Hex
+    seen: LoggedMark
+    ledger: LoggedMark
+    signature: Hex
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        stamp = Stamp.from_bytes(entry.stamp)
+        return cls(
+            message=entry.message,
+            number=stamp.number,
+            time_ms=stamp.time_ms,
+            before=stamp.before.hex(),
+            content=entry.content.hex(),
+            seen=LoggedMark.of(stamp.seen),
+            ledger=LoggedMark.of(stamp.ledger),
+            signature=stamp.signature.hex(),
+        )
+
+    def stamp(self) -> Stamp:
+        """Without the salt, which is not signed."""
+        return Stamp(
+            self.number,
+            self.time_ms,
+            bytes.fromhex(self.before),
+            _NO_SALT,
+            self.seen.mark(),
+            self.ledger.mark(),
+            bytes.fromhex(self.signature),
+        )
+
+    @property
+    def head(self) -> bytes:
+        """Of the chain after this message."""
+        return self.stamp().head(bytes.fromhex(self.content))
+
+
+class LoggedChain(ValidatedModel):
+    """The messages to or from another party under one of its keys."""
+
+    direction: Direction
+    other: str
+    key: Hex
+    messages: tuple[LoggedMessage, ...]
+
+
+class LoggedLedger(ValidatedModel):
+    """All entries as they are kept, and the salt of its heads."""
+
+    salt: Hex
+    entries: tuple[str, ...]
+
+
+class LoggedRun(ValidatedModel):
+    """What was proposed to this party."""
+
+    run_id: str
+    commitment: Hex
+
+
+class LogFile(ValidatedModel):
+    """All that a party shows of its log."""
+
+    format: Literal["pv4fad log"] = "pv4fad log"
+    version: Literal[1] = 1
+    party: str
+    identity: Hex
+    chains: tuple[LoggedChain, ...]
+    ledger: LoggedLedger
+    runs: tuple[LoggedRun, ...]
+
+    @classmethod
+    def of(cls, store: Store, identity: Identity) -> LogFile:
+        """The log of a party, from its store."""
+        with store.transaction() as tx:
+            log = Records.of_party(tx)
+            chains = tuple(
+                LoggedChain(
+                    direction=chain.direction,
+                    other=chain.other,
+                    key=chain.key.hex(),
+                    messages=tuple(map(LoggedMessage.of, chain.entries())),
+                )
+                for chain in Chain.all_of(log, store.party)
+            )
+            ledger = LoggedLedger(
+                salt=ledger_salt(tx).hex(),
+                entries=tuple(entry.decode() for entry in raw_entries(tx)),
+            )
+            runs = tuple(
+                LoggedRun(run_id=run_id, commitment=proposal.parsed().commitment)
+                for run_id in run_ids(store)
+                if (proposal := Records(tx, run_id).find(Proposal)) is not None
+            )
+        return cls(
+            party=store.party,
+            identity=identity.public().to_bytes().hex(),
+            chains=chains,
+            ledger=ledger,
+            runs=runs,
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> LogFile:
+        """A file that somebody has handed over."""
+        try:
+            log = cls.model_validate_json(path.read_bytes())
+            for chain in log.chains:
+                bytes.fromhex(chain.key)
+                for message in chain.messages:
+                    message.stamp().to_bytes()
+            if log.public.name != log.party:
+                raise ProtocolError(f"the identity of {log.public.name} for {log.party}")
+        except ValidationError as error:
+            raise DataError(f"{path} is not a log of messages: {problems_text(error)}") from None
+        except (ValueError, ProtocolError) as error:
+            raise DataError(f"{path} is not a log of messages: {error}") from None
+        return log
+
+    @property
+    def public(self) -> PublicIdentity:
+        return PublicIdentity.from_bytes(bytes.fromhex(self.identity))
+
+    def to_json(self) -> str:
+        return self.model_dump_json(indent=1)

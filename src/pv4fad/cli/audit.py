@@ -1,0 +1,185 @@
+"""`pv4fad audit`: compare the signed logs of several parties, and open a commitment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from pv4fad.audit.log_file import LogFile
+from pv4fad.audit.verify import Audit, verify_logs
+from pv4fad.cli.console import err, fail, out, print_json
+from pv4fad.cli.options import AsJson, KeyFile, given_passphrase
+from pv4fad.errors import DataError, StoreError
+from pv4fad.files import write_whole
+from pv4fad.lead.data import load_rows
+from pv4fad.payments.challenge import read_partition, training_split
+from pv4fad.protocol.identity import stored_identity
+from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.state import parameters_of
+from pv4fad.run.folder import RUN_FILE
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.file import holds_store, party_of
+from pv4fad.store.records import Records, run_ids
+from pv4fad.verify.replay import Replay, replay
+
+FAULTS = "the logs do not fit together: see above who has to explain what"
+NOT_HELD = "what was committed to is not what these data give: see above"
+_WORDS = {True: "holds", False: "DOES NOT HOLD", None: "not tried"}
+
+app = typer.Typer(help="Signed logs of messages, and what was committed to.", no_args_is_help=True)
+
+
+@app.command()
+def export(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A party's folder, or RUN/PARTY of a run.")
+    ],
+    file: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the log.")],
+    key_file: KeyFile = None,
+) -> None:
+    """Write a party's log of messages to a file that can be handed to an auditor.
+
+    It has the ids, digests and signatures of all messages sent and received, and a bank's ledger;
+    no content, no key, nothing about an account or a payment.
+    """
+    log = _log_of(folder, key_file)
+    write_whole(file, log.to_json())
+    n = sum(len(chain.messages) for chain in log.chains)
+    out.print(escape(f"{log.party}: {n:,} messages written to {file}"), soft_wrap=True)
+
+
+@app.command()
+def verify(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FOLDER|FILE...",
+            help="Logs of parties, folders of parties, or a run with the folders of all parties.",
+        ),
+    ],
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the logs of several parties, without a connection to any of them.
+
+    A message that was changed, left out, moved or replaced, a store that was put back to an earlier
+    state, and a limit that was exceeded are found, and the party that has to explain it is named.
+    The more logs, the more is found.
+    """
+    logs: list[LogFile] = []
+    for path in paths:
+        logs += _logs_at(path, key_file)
+    found = verify_logs(logs)
+    if as_json:
+        print_json(
+            {
+                "parties": [
+                    {"name": log.party, "fingerprint": log.public.fingerprint} for log in logs
+                ],
+                "messages": found.n_messages,
+                "confirmed": found.n_confirmed,
+                "faults": [{"party": one.party, "what": one.what} for one in found.faults],
+            }
+        )
+    else:
+        _print(logs, found)
+    if found.faults:
+        fail(FAULTS, 1)
+
+
+@app.command("replay")
+def replay_command(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="A run, or the payment network's folder."),
+    ],
+    data: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The payment network's data, or a file of it.")
+    ],
+    *,
+    run_id: Annotated[
+        str | None, typer.Option("--run", help="Which run, if the folder has several.")
+    ] = None,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Do the payment network's preparation again and compare it with what it committed to.
+
+    Needs the payment network's folder and data, and nothing of a bank.
+    """
+    store_folder = folder if holds_store(folder) else folder / PAYMENT_NETWORK
+    with _opened(store_folder, key_file) as store:
+        if store.party != PAYMENT_NETWORK:
+            raise StoreError(f"{folder} is of {store.party}: the payment network has the record")
+        run = _chosen_run(store, run_id)
+        with store.transaction() as tx:
+            committed = parameters_of(Records(tx, run)).commitment
+        result = _replayed(store, run, committed, data)
+    if as_json:
+        print_json({"run_id": run, "committed": committed} | vars(result))
+    else:
+        out.print(f"run {run}, commitment {committed}", soft_wrap=True)
+        for name, value in vars(result).items():
+            out.print(f"  {name:<12} {_WORDS[value]}")
+    if not result.holds:
+        fail(NOT_HELD, 1)
+
+
+def _replayed(store: DiskStore, run: str, committed: str, data: Path) -> Replay:
+    from pv4fad.lead.prepare import read_training_record  # noqa: PLC0415  slow to import
+
+    schema = read_training_record(store, run).data_schema
+    file = data if data.is_file() else read_partition(training_split(data)).transactions
+    err.print("Doing the preparation again (as long as it took in training) ...")
+    return replay(store, run, committed, load_rows(schema, file, labels_required=True))
+
+
+def _chosen_run(store: DiskStore, wanted: str | None) -> str:
+    known = run_ids(store)
+    if wanted is None and len(known) == 1:
+        return known[0]
+    if wanted in known:
+        return wanted
+    what = "holds no run" if not known else f"holds the runs {', '.join(known)}: choose with --run"
+    raise StoreError(f"the store of the payment network {what}")
+
+
+def _logs_at(path: Path, key_file: Path | None) -> list[LogFile]:
+    if path.is_file():
+        return [LogFile.read(path)]
+    if holds_store(path):
+        return [_log_of(path, key_file)]
+    if (path / RUN_FILE).is_file():
+        return [_log_of(one, key_file) for one in sorted(path.iterdir()) if holds_store(one)]
+    raise DataError(f"{path}: neither a log, nor the folder of a party or of a run")
+
+
+def _log_of(folder: Path, key_file: Path | None) -> LogFile:
+    with _opened(folder, key_file) as store:
+        identity = stored_identity(store)
+        if identity is None:
+            raise StoreError(f"{folder}: {store.party} has no keys yet, and has signed nothing")
+        return LogFile.of(store, identity)
+
+
+def _opened(folder: Path, key_file: Path | None) -> DiskStore:
+    return DiskStore.open(folder, given_passphrase(party_of(folder), key_file))
+
+
+def _print(logs: list[LogFile], found: Audit) -> None:
+    for log in logs:
+        n = sum(len(chain.messages) for chain in log.chains)
+        text = f"{log.party}: {n:,} messages, key {log.public.fingerprint[:16]}"
+        out.print(escape(text), soft_wrap=True)
+    out.print(
+        f"{found.n_messages:,} messages; their receivers have confirmed {found.n_confirmed:,} of"
+        " them under their own signature",
+        soft_wrap=True,
+    )
+    for one in found.faults:
+        out.print(f"[bold red]{escape(one.party)}[/]: {escape(one.what)}", soft_wrap=True)
+    if not found.faults:
+        out.print("all logs fit together")

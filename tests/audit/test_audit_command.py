@@ -1,0 +1,292 @@
+"""`pv4fad audit` on a run that was really trained and scored: whatever is changed is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from tests.kit.small_federation import PASSPHRASE, telling_tables
+
+from pv4fad.audit.log_file import LogFile
+from pv4fad.audit.stamp import SALT_BYTES, STAMP_BYTES, Mark, Stamp
+from pv4fad.cli.main import main
+from pv4fad.payments.challenge import write_partition, write_scenarios
+from pv4fad.protocol.identity import stored_identity
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.sealing import Passphrase
+
+S, A, ONE, TWO = PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
+Log = dict[str, Any]
+
+
+def command(*arguments: object) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
+        patch.setattr("sys.argv", ["pv4fad", *map(str, arguments)])
+        main()
+
+
+@pytest.fixture
+def pv4fad(monkeypatch, command_line):
+    monkeypatch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
+    return command_line
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    """data: of all parties; run: trained and scored; logs: of all parties."""
+    root, tables = tmp_path_factory.mktemp("audit"), telling_tables()
+    accounts = {bank: tables.accounts[bank] for bank in (ONE, TWO)}
+    data, run = root / "data", root / "run"
+    write_partition(data / "scenario01" / "train", tables.train.transactions, accounts)
+    write_partition(data / "scenario01" / "test", tables.test.transactions, accounts)
+    write_scenarios(data, ["scenario01"])
+    options = ("--epsilon", 1, "--alert-share", 0.1, "--seed", 33, "--workers", 0)
+    command("train", data, "--out", run, *options)
+    command("score", run, data, "--out", run / S / "predictions.csv", "--workers", 0)
+    (root / "logs").mkdir()
+    for party in PARTIES:
+        command("audit", "export", run / party, "--out", root / "logs" / f"{party}.json")
+    return root
+
+
+@pytest.fixture
+def logs(root, tmp_path) -> Path:
+    return shutil.copytree(root / "logs", tmp_path / "logs")
+
+
+def chain(log: Log, direction: str, other: str) -> list[Log]:
+    (found,) = (c for c in log["chains"] if (c["direction"], c["other"]) == (direction, other))
+    messages: list[Log] = found["messages"]
+    return messages
+
+
+def test_the_logs_of_an_honest_run_fit_together(root, pv4fad):
+    code, text, _ = pv4fad("audit", "verify", root / "run", "--json")
+    found = json.loads(text)
+    assert code == 0
+    assert found["faults"] == []
+    assert {one["name"] for one in found["parties"]} == set(PARTIES)
+    assert found["messages"] > 30
+    assert found["messages"] / 2 < found["confirmed"] < found["messages"]
+    code, text, _ = pv4fad("audit", "verify", *sorted((root / "logs").iterdir()))
+    assert code == 0
+    assert "all logs fit together" in text
+    assert f"{found['messages']:,} messages" in text
+
+
+def test_one_log_alone_is_checked_too(root, pv4fad):
+    code, text, _ = pv4fad("audit", "verify", root / "logs" / f"{ONE}.json")
+    assert code == 0
+    assert "all logs fit together" in text
+
+
+def test_a_log_has_no_secret_in_it(root):
+    """No key, no salt: with the salt, whoever guesses a message could see that it is right."""
+    for party in PARTIES:
+        text = (root / "logs" / f"{party}.json").read_text()
+        with DiskStore.open(root / "run" / party, Passphrase(PASSPHRASE)) as store:
+            identity = stored_identity(store)
+            assert identity is not None
+            log = LogFile.of(store, identity)
+            stamps = [store.get(name)[-STAMP_BYTES:] for name in store.keys("party/Entry/")]
+        assert log == LogFile.read(root / "logs" / f"{party}.json")
+        secrets = [identity.signing_secret, identity.pairwise_secret]
+        salts = [Stamp.from_bytes(one).salt for one in stamps]
+        assert len(set(salts)) > 3
+        assert not [one for one in (*secrets, *salts) if one.hex() in text]
+
+
+def changed_by_sender(log: Log) -> None:
+    chain(log, "sent", ONE)[1]["content"] = "00" * 32
+
+
+def changed_by_receiver(log: Log) -> None:
+    chain(log, "received", S)[1]["content"] = "00" * 32
+
+
+def changed_time(log: Log) -> None:
+    chain(log, "sent", ONE)[2]["time_ms"] += 1
+
+
+def left_out_at_the_end(log: Log) -> None:
+    del chain(log, "sent", ONE)[-2:]
+
+
+def left_out_in_between(log: Log) -> None:
+    del chain(log, "sent", ONE)[1]
+
+
+def left_out_by_receiver(log: Log) -> None:
+    del chain(log, "received", S)[1]
+
+
+def moved_by_receiver(log: Log) -> None:
+    messages = chain(log, "received", S)
+    messages[0], messages[1] = messages[1], messages[0]
+
+
+def moved_by_sender(log: Log) -> None:
+    messages = chain(log, "sent", ONE)
+    messages[0], messages[1] = messages[1], messages[0]
+
+
+def put_back(log: Log) -> None:
+    """Everything since its second message to anybody is forgotten."""
+    for one in log["chains"]:
+        del one["messages"][2:]
+
+
+def ledger_put_back(log: Log) -> None:
+    log["ledger"]["entries"].pop()
+
+
+def ledger_changed(log: Log) -> None:
+    entries = log["ledger"]["entries"]
+    entries[-1] = entries[-1].replace('"epsilon": "1"', '"epsilon": "1/2"')
+
+
+def other_commitment(log: Log) -> None:
+    log["runs"][0]["commitment"] = "ab" * 32
+
+
+def says_it_saw_another(log: Log) -> None:
+    """Not signed by it any more, too: the signature is over what it saw."""
+    chain(log, "sent", S)[-1]["seen"]["head"] = "cd" * 32
+
+
+CHANGES: list[tuple[Callable[[Log], None], str, str, str]] = [
+    (changed_by_sender, S, S, "in its log message 2 to bank01 is not what it signed"),
+    (changed_by_receiver, ONE, ONE, "in its log message 2 of payment-network is not what was"),
+    (changed_time, S, S, "in its log message 3 to bank01 is not what it signed"),
+    (left_out_at_the_end, S, S, "its log does not have message"),
+    (left_out_in_between, S, S, "its log has no message 2 to bank01"),
+    (left_out_by_receiver, ONE, ONE, "is not in its log, and it has confirmed it"),
+    (moved_by_receiver, ONE, ONE, "its log has message 1 of payment-network after message 2"),
+    (moved_by_sender, S, S, "its log has no message 1 to bank01"),
+    (put_back, TWO, TWO, "it left it out, or its store was put back"),
+    (put_back, S, S, "it left it out, or its store was put back"),
+    (ledger_put_back, ONE, ONE, "its ledger has 1 entries, and had 2 in message"),
+    (ledger_changed, ONE, ONE, "the first 2 entries of its ledger are not those of message"),
+    (other_commitment, ONE, S, "it has shown different commitments to"),
+    (says_it_saw_another, ONE, ONE, "it confirms another message"),
+]
+
+
+@pytest.mark.parametrize("case", CHANGES, ids=[f"{one[0].__name__}-{one[1]}" for one in CHANGES])
+def test_what_a_party_changes_is_found_and_it_is_named(logs, pv4fad, case):
+    change, whose, blamed, what = case
+    file = logs / f"{whose}.json"
+    log = json.loads(file.read_text())
+    change(log)
+    file.write_text(json.dumps(log))
+    code, text, error = pv4fad("audit", "verify", *sorted(logs.iterdir()), "--json")
+    faults = json.loads(text)["faults"]
+    assert code == 1
+    assert "the logs do not fit together" in error
+    assert [one for one in faults if one["party"] == blamed and what in one["what"]], faults
+    assert {one["party"] for one in faults} == {blamed}
+
+
+def test_a_sender_who_signs_two_messages_is_found(root, logs, pv4fad):
+    """It tells its own log another story, well signed: only the other's log can show it."""
+    file = logs / f"{S}.json"
+    log = json.loads(file.read_text())
+    with DiskStore.open(root / "run" / S, Passphrase(PASSPHRASE)) as store:
+        identity = stored_identity(store)
+    messages = chain(log, "sent", ONE)
+    last = messages[-1]
+    stamp = Stamp(
+        last["number"],
+        last["time_ms"],
+        bytes.fromhex(last["before"]),
+        bytes(SALT_BYTES),
+        *(Mark(last[w]["number"], bytes.fromhex(last[w]["head"])) for w in ("seen", "ledger")),
+    )
+    content = b"\x07" * 32
+    signed = stamp.signed(identity.signing_secret, S, ONE, content)
+    last |= {"content": content.hex(), "signature": signed.signature.hex()}
+    file.write_text(json.dumps(log))
+    code, text, _ = pv4fad("audit", "verify", *sorted(logs.iterdir()), "--json")
+    (fault,) = json.loads(text)["faults"]
+    assert code == 1
+    assert fault["party"] == S
+    assert f"it signed two different messages {last['number']} to bank01" in fault["what"]
+    code, text, _ = pv4fad("audit", "verify", file)
+    assert code == 1
+    assert "payment-network: its message" in text
+    assert "to bank01 is not the one that this one has confirmed" in text
+
+
+def test_a_limit_that_was_exceeded_is_found(logs, pv4fad):
+    """A bank whose program did not keep to its own limit."""
+    file = logs / f"{ONE}.json"
+    log = json.loads(file.read_text())
+    limit, expense = log["ledger"]["entries"]
+    log["ledger"]["entries"] = [limit.replace('"epsilon": "1"', '"epsilon": "1/2"'), expense]
+    log["chains"] = []
+    file.write_text(json.dumps(log))
+    code, text, _ = pv4fad("audit", "verify", file)
+    assert code == 1
+    assert "its limit was exceeded: run" in text
+    assert "took ε = 1 of 0.5 left" in text
+
+
+def test_a_release_that_is_not_in_the_ledger_is_found(logs, pv4fad):
+    file = logs / f"{ONE}.json"
+    log = json.loads(file.read_text())
+    del log["ledger"]["entries"][1]
+    file.write_text(json.dumps(log))
+    _, text, _ = pv4fad("audit", "verify", file)
+    assert "it released sums of run" in text
+    assert "and its ledger has no expense for it" in text
+
+
+def test_what_is_no_log_is_refused(root, logs, pv4fad, tmp_path):
+    file = logs / f"{ONE}.json"
+    good = file.read_text()
+    wrong = {
+        "not JSON": "is not a log of messages",
+        good[:-10]: "is not a log of messages",
+        good.replace('"pv4fad log"', '"other"'): "format",
+        good.replace('"signature": "', '"signature": "zz', 1): "non-hexadecimal",
+        good.replace('"party": "bank01"', '"party": "bank02"'): "identity of bank01 for bank02",
+    }
+    for text, reason in wrong.items():
+        file.write_text(text)
+        code, _, error = pv4fad("audit", "verify", file)
+        assert code == 2
+        assert reason in error.replace("\n", " ")
+    code, _, error = pv4fad("audit", "verify", tmp_path / "nothing")
+    assert (code, "neither a log, nor the folder" in error.replace("\n", " ")) == (2, True)
+    code, _, error = pv4fad("audit", "verify", *[root / "logs" / f"{TWO}.json"] * 2)
+    assert (code, "two logs of bank02 were given" in error) == (2, True)
+
+
+def test_a_replay_opens_the_commitment(root, pv4fad):
+    code, text, _ = pv4fad("audit", "replay", root / "run", root / "data", "--json")
+    found = json.loads(text)
+    assert code == 0
+    assert [found[name] for name in ("commitment", "rows", "counted", "model")] == [True] * 4
+    logged = {
+        json.loads(file.read_text())["runs"][0]["commitment"] for file in (root / "logs").iterdir()
+    }
+    assert logged == {found["committed"]}
+
+
+def test_a_replay_with_other_data_does_not_hold(root, pv4fad, tmp_path):
+    (source,) = (root / "data" / "scenario01" / "train").rglob("*ransaction*.csv")
+    rows = pl.read_csv(source, infer_schema=False)
+    file = tmp_path / "rows.csv"
+    rows.head(rows.height - 1).write_csv(file)
+    code, text, _ = pv4fad("audit", "replay", root / "run", file)
+    assert code == 1
+    assert "DOES NOT HOLD" in text
+    assert "not tried" in text
+    code, _, error = pv4fad("audit", "replay", root / "run" / ONE, file)
+    assert (code, "the payment network has the record" in error) == (2, True)

@@ -61,7 +61,7 @@ def run_of(tables):
             counted=settings.sets if evidence else None,
             absent=settings.absent if evidence else None,
         )
-        document = RunDocument.of_new_run(parameters, SCHEMA, b"\1" * 32, datetime.now(UTC))
+        document = RunDocument.of_new_run(parameters, SCHEMA, datetime.now(UTC))
         return prepared, document
 
     return made

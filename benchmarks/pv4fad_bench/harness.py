@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import platform
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Lock, local
 from typing import Any, Protocol, TypeVar
 
 from pv4fad import __version__
+from pv4fad.parties.party import Party
 from pv4fad.protocol.wire import Header
 from pv4fad.workers import Usage, WorkerPool, Workers, available_cores, peak_memory_bytes
+from pv4fad.workers.usage import Done
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -78,6 +81,54 @@ class Stopwatch:
         return sum(phase.wall_s for phase in self.phases.values())
 
 
+class UsageByThread(Usage):
+    """Knows besides what the jobs of each thread have used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._jobs = local()
+
+    def add(self, done: Done[Any]) -> None:
+        """In the thread that put the job."""
+        super().add(done)
+        self._jobs.cpu_s = self._of_jobs() + done.cpu_s
+
+    def cpu_of_thread(self) -> float:
+        """CPU seconds of this thread and its jobs."""
+        return time.thread_time() + self._of_jobs()
+
+    def _of_jobs(self) -> float:
+        return float(getattr(self._jobs, "cpu_s", 0.0))
+
+
+class PartyClock:
+    """CPU seconds of each party, its jobs with them; parties may work at the same time.
+
+    A method that is watched stays in one thread, and calls no other that is watched.
+    """
+
+    def __init__(self, usage: UsageByThread) -> None:
+        self.cpu_s: dict[str, float] = defaultdict(float)
+        self._usage = usage
+        self._lock = Lock()
+
+    def watch(self, party: Party, *methods: str) -> None:
+        """Count what these methods of a party use from now on."""
+        for name in methods:
+            setattr(party, name, self._timed(party.name, getattr(party, name)))
+
+    def _timed(self, party: str, method: Callable[..., Result]) -> Callable[..., Result]:
+        def timed(*arguments: Any, **named: Any) -> Result:
+            before = self._usage.cpu_of_thread()
+            try:
+                return method(*arguments, **named)
+            finally:
+                with self._lock:
+                    self.cpu_s[party] += self._usage.cpu_of_thread() - before
+
+        return timed
+
+
 class Complete(Exception):  # noqa: N818 - not an error: what was to be measured is over
     """A benchmark needs no more of the run."""
 
@@ -86,9 +137,10 @@ class MeasuredPool(WorkerPool):
     """A pool that switches the stopwatch: to the phase of a kind of job while it waits for results.
 
     `phase_of` names the phases; a kind of job without one stays in the phase that is running.
-    Afterwards the phase `between` begins, or, without one, the phase goes on.  `taps` are told each
-    job with its result, off the clock: benchmarks count and check with them.  A job of the kind
-    `end_before` is not run: it raises `Complete`, and the rest of the run is left out.
+    Afterwards the phase `between` begins, or, without one, the phase goes on.  Phases are right
+    where one party works at a time.  `taps` are told each job with its result, one at a time:
+    benchmarks count and check with them.  A job of the kind `end_before` is not run: it raises
+    `Complete`, and the rest of the run is left out.
     """
 
     def __init__(
@@ -98,11 +150,13 @@ class MeasuredPool(WorkerPool):
         between: str | None = None,
     ) -> None:
         super().__init__(workers)
+        self.usage: UsageByThread = UsageByThread()
         self.stopwatch = Stopwatch(self.usage)
         self.taps: dict[Callable[..., Any], Tap] = {}
         self.end_before: Callable[..., Any] | None = None
         self._phase_of = dict(phase_of or {})
         self._between = between
+        self._tapping = Lock()
 
     def restart_clock(self) -> None:
         """What was done so far does not count."""
@@ -136,7 +190,7 @@ class MeasuredPool(WorkerPool):
                     self.stopwatch.switch(self._between)
             job = drawn.popleft()
             if tap is not None:
-                with self.stopwatch.paused():
+                with self._tapping:
                     tap(job, result)
             yield result
 

@@ -119,12 +119,14 @@ def _watch(
 
     def blinded(job: IndicatorsJob, block: BlindedBlock) -> None:
         counter.blind_indicators(job)
-        check.blinded(job, block)
+        with pool.stopwatch.paused():
+            check.blinded(job, block)
 
     def opened(job: OpenJob, values: NDArray[np.uint64]) -> None:
         counter.open_block(job)
         if job.secret.ring == parameters.match_ring:
-            check.opened(values)
+            with pool.stopwatch.paused():
+                check.opened(values)
 
     pool.taps = count_match_operations(counter) | {blind_indicators: blinded, open_block: opened}
     pool.end_before = masked_products

@@ -1,7 +1,7 @@
 """One whole job on generated data: train, then score, measured from end to end and checked.
 
 phases    of training, as `pv4fad train` has them, and `score`
-parties   CPU seconds: work that a message sets off belongs to the party that received it
+parties   CPU seconds of each, its jobs with them; those of the transport belong to nobody
 floor     what nothing but the HE operations of match and score would take
 """
 
@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.wire import Header
 from pv4fad.workers import Workers
 from pv4fad_bench.harness import (
     MeasuredPool,
+    PartyClock,
     Phase,
-    Stopwatch,
     Traffic,
     TrafficMeter,
     forget_peak_memory,
@@ -94,12 +93,11 @@ def run_whole_job(
         before = _costs(pool, parameters)
         pool.taps = count_match_operations(counters[0]) | count_scoring_operations(counters[1])
         pool.restart_clock()
-        traffic, parties = TrafficMeter(), Stopwatch(pool.usage)
+        traffic, parties = TrafficMeter(), PartyClock(pool.usage)
         meter = PhaseMeter(pool.stopwatch)
 
         def observe(message: Header, n_bytes: int) -> None:
             traffic(message, n_bytes)
-            parties.switch(message.address.receiver)
             if message.kind in (BlindedIndicators.kind, ScoreReply.kind):
                 advance()
 
@@ -108,14 +106,14 @@ def run_whole_job(
             meter(message, n_bytes)
 
         federation = workload.federation(pool)
-        parties.switch(PAYMENT_NETWORK)
+        parties.watch(federation.payment_network, "propose", "score", "handle")
+        for party in (*federation.banks, federation.aggregator):
+            parties.watch(party, "handle")
         meter.expect_training(parameters)
         federation.train(parameters, workload.training_input, observe_training)
-        parties.switch(PAYMENT_NETWORK)
         pool.stopwatch.switch(SCORE)
         batch.score(federation, parameters.run_id, observe)
         pool.stopwatch.switch(None)
-        parties.switch(None)
         after = _costs(pool, parameters)
         floor_s = sum(
             count * (before[name] + after[name]) / 2
@@ -124,7 +122,7 @@ def run_whole_job(
         ) / max(1, pool.n_workers)
         return WholeJob(
             pool.stopwatch.phases,
-            {name: phase.cpu_s for name, phase in parties.phases.items()},
+            dict(parties.cpu_s),
             traffic.traffic(),
             peak_memory(pool.usage),
             floor_s,

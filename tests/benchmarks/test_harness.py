@@ -1,7 +1,9 @@
-"""Phases add up, checks are off the clock, and operations are counted as they are done."""
+"""Phases add up, operations are counted as they are done, and what a party uses is its own."""
 
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from pv4fad.he.keys import Evaluator
 from pv4fad.he.polynomial import exponents
 from pv4fad.protocol.match.comparison import N_DIGITS
 from pv4fad.workers import Usage
-from pv4fad_bench.harness import Complete, MeasuredPool, Stopwatch
+from pv4fad.workers.usage import Done
+from pv4fad_bench.harness import Complete, MeasuredPool, PartyClock, Stopwatch, UsageByThread
 from pv4fad_bench.operations import (
     BIT,
     COEFFICIENT,
@@ -63,7 +66,7 @@ def test_cpu_seconds_include_those_of_the_workers(clock):
     assert watch.phases["count"].cpu_s == 5
 
 
-def test_jobs_are_phases_and_taps_are_off_the_clock(clock):
+def test_jobs_are_phases_and_a_tap_can_be_off_the_clock(clock):
     def work(x: int) -> int:
         clock(1)
         return 10 * x
@@ -71,8 +74,9 @@ def test_jobs_are_phases_and_taps_are_off_the_clock(clock):
     seen = []
 
     def tap(job: int, result: int) -> None:
-        clock(100)
-        seen.append((job, result))
+        with pool.stopwatch.paused():
+            clock(100)
+            seen.append((job, result))
 
     pool = MeasuredPool(0, {work: "work"}, "between")
     pool.taps = {work: tap}
@@ -86,6 +90,37 @@ def test_jobs_are_phases_and_taps_are_off_the_clock(clock):
         "between": 10,
         "work": 3,
     }
+
+
+class AtOnce:
+    """A party that works while the other works, too: its own CPU seconds and those of a job."""
+
+    def __init__(self, name: str, own_s: float, jobs_s: float, meeting: Barrier, usage: Usage):
+        self.name, self._cpu_s, self._meeting, self._usage = name, (own_s, jobs_s), meeting, usage
+
+    def handle(self, data: bytes) -> bytes:
+        self._meeting.wait(60)
+        own_s, jobs_s = self._cpu_s
+        until = time.thread_time() + own_s
+        while time.thread_time() < until:
+            pass
+        self._usage.add(Done(None, "worker", jobs_s, 0))
+        self._meeting.wait(60)
+        return data
+
+
+def test_parties_that_work_at_the_same_time_each_have_their_own_cpu_seconds():
+    usage, meeting = UsageByThread(), Barrier(2)
+    parties = [AtOnce("a", 0.2, 10, meeting, usage), AtOnce("b", 0.0, 1000, meeting, usage)]
+    clock = PartyClock(usage)
+    with ThreadPoolExecutor(2) as threads:
+        for party in parties:
+            clock.watch(party, "handle")
+        for _ in range(2):
+            assert list(threads.map(lambda one: one.handle(b"x"), parties)) == [b"x", b"x"]
+    assert 20.4 <= clock.cpu_s["a"] < 30
+    assert 2000 <= clock.cpu_s["b"] < 2010
+    assert usage.cpu_s == {"worker": 2020}
 
 
 def test_a_run_ends_before_the_job_that_is_not_wanted():

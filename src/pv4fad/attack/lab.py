@@ -124,7 +124,7 @@ def run_world(is_second: bool, pool: WorkerPool) -> dict[str, Seen]:
     parties = (*federation.banks, federation.aggregator)
     listening = {one.name: _Listener(one, one.store, parameters, Seen()) for one in parties}
     network = federation.payment_network
-    transport = InProcessTransport({network.name: network, **listening})
+    transport = InProcessTransport({network.name: network, **listening}, pool)
     transport.deliver(network.name, network.propose(parameters, data))
     asked = [] if is_second else keys
     questions = Round(asked, (AskedSet((1, 2), True),), np.zeros(len(asked), np.int64))

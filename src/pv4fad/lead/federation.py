@@ -99,11 +99,11 @@ class Federation(LedFederation):
     def deliver(self, messages: Iterable[bytes], observer: Observer | None = None) -> None:
         parties = self._parties()
         lead = parties[self.payment_network.name]
-        InProcessTransport(parties, observer).deliver(lead.party.name, lead.stamped(messages))
+        InProcessTransport(parties, self.payment_network.pool, observer).deliver(lead.party.name, lead.stamped(messages))
 
     def resume(self, observer: Observer | None = None) -> None:
         parties = self._parties()
-        transport = InProcessTransport(parties, observer)
+        transport = InProcessTransport(parties, self.payment_network.pool, observer)
         for name, one in parties.items():
             transport.deliver(name, one.stamped(one.party.unanswered()))
 

@@ -33,6 +33,7 @@ from pv4fad.workers import WorkerPool, Workers
 
 RELIES_ON_ALL = Policy(honest_share=1)
 """Of a bank that has said nothing: who runs all parties decides for all of them."""
+_MOST_BANKS_AT_ONCE = 16
 
 
 def simulate(
@@ -74,8 +75,10 @@ def simulate(
         )
         for bank in records
     ]
+    # A small table is one job at a time: two banks more than workers leave none of them idle.
+    at_once = min(pool.n_workers + 2, _MOST_BANKS_AT_ONCE) if pool.n_workers else 1
     return Federation(
-        PaymentNetwork(stores[PAYMENT_NETWORK], pool),
+        PaymentNetwork(stores[PAYMENT_NETWORK], pool, at_once),
         banks,
         Aggregator(AGGREGATOR, stores[AGGREGATOR], pool),
     )

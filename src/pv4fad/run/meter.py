@@ -6,8 +6,9 @@
     score     questions and answers, and what a sealed model needs before the first batch
 
 A message belongs to the phase of its kind.  Handling time belongs to the phase of the work that the
-message sets off: the last shares of the join let the payment network begin to count.  Messages
-sent again after a resume are counted again, because they travel again.
+message sets off: the last shares of the join let the payment network begin to count.  Where parties
+work at the same time, seconds belong to the message that was handed over last.  Messages sent again
+after a resume are counted again, because they travel again.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Event
 from typing import Any, Protocol, Self, TypeAlias
 
 from pv4fad.errors import ParameterError
@@ -31,6 +33,10 @@ class Running(Protocol[Result]):
 Pending: TypeAlias = deque[Running[Result]]
 
 
+class GivenUpError(Exception):
+    """Another thread has failed, or was interrupted: nobody waits for this work any more."""
+
+
 class Crew(Protocol):
     """Those who do the work."""
 
@@ -46,6 +52,7 @@ class WorkerPool:
 
     def __init__(self, workers: Workers = None) -> None:
         self.usage = Usage()
+        self._given_up = Event()
         self._crew = _crew(given_workers(workers))
         self.n_workers = self._crew.n_workers if self._crew else 0
 
@@ -57,6 +64,7 @@ class WorkerPool:
         pending: Pending[Result] = deque()
         with _nothing_left_running(pending):
             for job in jobs:
+                self._require_wanted()
                 pending.append(self._crew.submit(function, job))
                 # One job waiting per worker keeps all of them busy while results are taken.
                 if len(pending) >= 2 * self._crew.n_workers:
@@ -71,6 +79,23 @@ class WorkerPool:
         crew = self._crew
         return self._collected(deque([crew.submit(function, job) for job in jobs]))
 
+    @contextmanager
+    def threads(self, n_threads: int) -> Iterator[Executor]:
+        """Threads that put jobs to the workers at the same time.
+
+        If the block raises, jobs that have not begun are given up, and `map` raises in the other
+        threads.  None of them is left running, nor is any job.
+        """
+        try:
+            with ThreadPoolExecutor(n_threads) as threads:
+                try:
+                    yield threads
+                except BaseException:
+                    self._given_up.set()
+                    raise
+        finally:
+            self._given_up.clear()
+
     def share(self, chunks: Iterable[bytes]) -> SharedBytes:
         """Bytes that many jobs read, as long as somebody holds the result."""
         return self._crew.share(chunks) if self._crew else shared_file(chunks)
@@ -82,8 +107,13 @@ class WorkerPool:
 
     def _result(self, job: Running[Result]) -> Result:
         done = job.done()
+        self._require_wanted()
         self.usage.add(done)
         return done.result
+
+    def _require_wanted(self) -> None:
+        if self._given_up.is_set():
+            raise GivenUpError
 
     def __enter__(self) -> Self:
         return self

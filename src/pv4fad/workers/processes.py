@@ -13,12 +13,17 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Thread
+from threading import Lock, Thread
 from typing import Generic
 
 from pv4fad.errors import WorkerError
 from pv4fad.workers.shared import SharedBytes, shared_file
 from pv4fad.workers.usage import Done, Job, Result, measured
+
+_DIED = (
+    "a worker process died (out of memory, or killed); nothing was lost: run again, with fewer "
+    "workers if memory is short"
+)
 
 
 @dataclass(frozen=True)
@@ -26,49 +31,59 @@ class ProcessJob(Generic[Result]):
     """A job under way in one of them."""
 
     future: Future[Done[Result]]
+    executor: ProcessPoolExecutor
     processes: Processes
 
     def done(self) -> Done[Result]:
         try:
             return self.future.result()
         except BrokenProcessPool:
-            self.processes.close()
-            raise WorkerError(
-                "a worker process died (out of memory, or killed); nothing was lost: run again, "
-                "with fewer workers if memory is short"
-            ) from None
+            self.processes.end(self.executor)
+            raise WorkerError(_DIED) from None
 
     def cancel(self) -> None:
         self.future.cancel()
 
 
 class Processes:
-    """`n_workers` of them, from the first job on."""
+    """`n_workers` of them, from the first job on; several threads may submit jobs."""
 
     def __init__(self, n_workers: int) -> None:
         self.n_workers = n_workers
+        self._lock = Lock()
         self._executor: ProcessPoolExecutor | None = None
 
     def submit(self, function: Callable[[Job], Result], job: Job) -> ProcessJob[Result]:
         executor = self._started()  # starts the tracker, which lets interrupts through
         with _interrupts_held():
-            return ProcessJob(executor.submit(measured, function, job), self)
+            try:
+                future = executor.submit(measured, function, job)
+            except BrokenProcessPool:  # another thread is about to say so, too
+                raise WorkerError(_DIED) from None
+            return ProcessJob(future, executor, self)
 
     def share(self, chunks: Iterable[bytes]) -> SharedBytes:
         return shared_file(chunks)
 
     def _started(self) -> ProcessPoolExecutor:
-        if self._executor is None:
-            spawn = multiprocessing.get_context("spawn")
-            self._executor = ProcessPoolExecutor(
-                self.n_workers, mp_context=spawn, initializer=_end_with_parent
-            )
-        return self._executor
+        with self._lock:
+            if self._executor is None:
+                spawn = multiprocessing.get_context("spawn")
+                self._executor = ProcessPoolExecutor(
+                    self.n_workers, mp_context=spawn, initializer=_end_with_parent
+                )
+            return self._executor
 
     def close(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
-            self._executor = None
+        self.end(self._executor)
+
+    def end(self, executor: ProcessPoolExecutor | None) -> None:
+        """Those of an executor; the next job starts new ones."""
+        if executor is not None:
+            executor.shutdown(cancel_futures=True)
+        with self._lock:
+            if self._executor is executor:
+                self._executor = None
 
 
 @contextmanager

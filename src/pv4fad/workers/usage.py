@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Generic, TypeVar
 
 Job = TypeVar("Job")
@@ -22,10 +23,12 @@ class Usage:
 
     cpu_s: dict[str, float] = field(default_factory=dict)
     peak_bytes: dict[str, int] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock, repr=False)
 
     def add(self, done: Done[Result]) -> None:
-        self.cpu_s[done.worker] = self.cpu_s.get(done.worker, 0.0) + done.cpu_s
-        self.peak_bytes[done.worker] = done.peak_bytes
+        with self._lock:
+            self.cpu_s[done.worker] = self.cpu_s.get(done.worker, 0.0) + done.cpu_s
+            self.peak_bytes[done.worker] = done.peak_bytes
 
 
 @dataclass(frozen=True)

@@ -349,7 +349,7 @@ def test_a_proposal_with_unfit_parameters_is_refused(run, receiver):
 
 
 def test_a_bank_counts_once_whatever_number_its_message_has(run):
-    for kind, match in ((BankKeys, "has answered already"), (NoisySums, "not expected from it")):
+    for kind, match in ((BankKeys, "nothing was asked"), (NoisySums, "not expected from it")):
         event = run.of(kind)[0]
         party = party_with(event.receiver, event.after)
         with pytest.raises(ProtocolError, match=match):
@@ -361,7 +361,7 @@ def test_a_bank_answers_a_proposal_with_its_keys_and_not_with_a_receipt(run):
     event = run.of(BankKeys)[0]
     here = event.message.address
     receipt = encode(Receipt(here, of=id_of(RunProposal, here.answer())))
-    refuses(event, receipt, ProtocolError, "a holder answers with its keys")
+    refuses(event, receipt, ProtocolError, "not what was asked")
 
 
 def test_a_run_does_not_begin_with_a_match_for_scoring(run):

@@ -18,6 +18,7 @@ from pv4fad.protocol.match.messages import TablesInForce
 from pv4fad.protocol.match.state import BankShares, OpenedBlock, PlacedTable
 from pv4fad.protocol.parameters import TablePlan, count_sizes
 from pv4fad.protocol.propose.inputs import match_parameters
+from pv4fad.protocol.propose.messages import BankKeys, RunProposal
 from pv4fad.protocol.propose.state import NetworkKeys, OwnKeys, PublicKeys
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.protocol.tables import TableAccounts
@@ -153,6 +154,22 @@ def test_a_bank_joins_no_match_that_does_not_belong_to_its_model(one_bank, unfit
         bank.handle(changed(decode(proposal), parameters=other))
     assert bank.store.snapshot() == before
     assert bank.handle(proposal)
+
+
+def test_a_match_of_new_accounts_goes_on_with_the_keys_in_use_and_sends_none(one_bank):
+    recording = Recording(one_bank, np.zeros(0))
+    record(recording)
+    for epoch, replace_all in ((1, False), (2, True), (3, False)):
+        match_accounts(one_bank, one_bank.account_keys, replace=replace_all)
+        (proposal,) = (e for e in recording.of(RunProposal) if e.message.address.epoch == epoch)
+        (answer,) = (e for e in recording.of(BankKeys) if e.message.address.epoch == epoch)
+        assert bool(proposal.message.public_keys) == replace_all
+        assert bool(answer.message.public_key) == replace_all
+        if not replace_all:
+            with pytest.raises(ProtocolError, match="a key where none was asked for"):
+                answer.party().handle(changed(answer.message, public_key=b"another"))
+    bits = one_bank.ask(everybody(one_bank), ASKED)
+    assert np.array_equal(bits, one_bank.true_bits(everybody(one_bank), ASKED))
 
 
 def test_a_bank_keeps_the_match_that_was_just_completed(one_bank):

@@ -3,12 +3,14 @@
     chains.begin(scope, run)                          → how far all chains are, first messages
     chains.advance(scope, answer, answered, run)      → how far they are then, next messages
 
-`scope` is what is public: the parameters of a run or a match, or a batch of questions.
+`scope` is what is public: a proposal, the parameters of a run or a match that all have been
+proposed, or a batch of questions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,10 +31,10 @@ from pv4fad.protocol.match.network import (
     keep_shares,
     keep_values,
 )
-from pv4fad.protocol.order import chain_of
+from pv4fad.protocol.order import chain_of, proposal_to, receivers_of
 from pv4fad.protocol.parameters import RunParameters
-from pv4fad.protocol.propose.messages import Roster
-from pv4fad.protocol.propose.network import make_roster
+from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
+from pv4fad.protocol.propose.network import keep_bank_keys, make_proposal, make_roster
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import (
@@ -55,7 +57,15 @@ from pv4fad.protocol.wire import Address, Message
 from pv4fad.store.records import Records
 from pv4fad.workers import WorkerPool
 
-Scope = RunParameters | Batch
+
+@dataclass(frozen=True)
+class Proposing:
+    """Everybody is proposed a run or match before anything else."""
+
+    parameters: RunParameters
+
+
+Scope = Proposing | RunParameters | Batch
 
 
 class NetworkChains:
@@ -67,6 +77,7 @@ class NetworkChains:
         self._make: Mapping[
             type[Message], Callable[[Address, Records], Message | Sequence[Message]]
         ] = {
+            RunProposal: make_proposal,
             Roster: make_roster,
             EncryptedTable: match.make_table,
             ValueDigits: match.make_digits,
@@ -77,6 +88,7 @@ class NetworkChains:
             ScoreQuery: queries.make_query,
         }
         self._take: Mapping[type[Message], Callable[[Any, Records], None]] = {
+            BankKeys: keep_bank_keys,
             Receipt: lambda receipt, run: None,
             MaskedValues: partial(keep_values, pool=pool),
             MaskedDistances: partial(keep_distances, pool=pool),
@@ -88,16 +100,18 @@ class NetworkChains:
 
     def begin(self, scope: Scope, run: Records) -> tuple[dict[str, int], list[Message]]:
         """The first messages, and how far all chains are."""
-        answered, banks = self._chains(scope).begin()
-        return answered, self._next(scope, answered, banks, run)
+        chains = self._chains(scope)
+        answered, receivers = chains.begin()
+        return answered, self._next(chains, answered, receivers, run)
 
     def advance(
         self, scope: Scope, message: Message, answered: Answered, run: Records
     ) -> tuple[dict[str, int], list[Message]]:
         """Take an answer: how far all chains are then, and the next messages."""
-        after, banks = self._chains(scope).advance(message, answered)
+        chains = self._chains(scope)
+        after, receivers = chains.advance(message, answered)
         self._take[type(message)](message, run)
-        return after, self._next(scope, after, banks, run)
+        return after, self._next(chains, after, receivers, run)
 
     def are_complete(self, scope: Scope, answered: Answered) -> bool:
         """Whether every message of every chain has been answered."""
@@ -112,16 +126,20 @@ class NetworkChains:
         self._chains(scope).expect_last_answer(message)
 
     def _chains(self, scope: Scope) -> Chains:
+        if isinstance(scope, Proposing):
+            parameters = scope.parameters
+            receivers = receivers_of(parameters, RunProposal)
+            return Chains(receivers, partial(proposal_to, parameters), self._banks_at_once)
         return Chains(list(scope.banks), partial(chain_of, scope), self._banks_at_once)
 
     def _next(
-        self, scope: Scope, answered: Answered, banks: Iterable[str], run: Records
+        self, chains: Chains, answered: Answered, receivers: Iterable[str], run: Records
     ) -> list[Message]:
-        """What these banks are asked next."""
+        """What these are asked next."""
         messages: list[Message] = []
-        for bank in banks:
-            step = chain_of(scope, bank)[answered[bank]]
+        for receiver in receivers:
+            step = chains.steps_of(receiver)[answered[receiver]]
             place = run.run_id, step.table_id, run.epoch, step.index
-            made = self._make[step.kind](Address(PAYMENT_NETWORK, bank, *place), run)
+            made = self._make[step.kind](Address(PAYMENT_NETWORK, receiver, *place), run)
             messages += [made] if isinstance(made, Message) else made
         return messages

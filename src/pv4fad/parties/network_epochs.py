@@ -1,8 +1,12 @@
-"""The payment network's matches and batches: which one is under way, what is forgotten and when."""
+"""The payment network's matches and batches: which one is under way, what is forgotten and when.
+
+What it sends is stored as the reply to the message that set it off.  Where that came from another
+party, as in the first message to the next bank, it is forgotten when its receiver has answered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pv4fad.errors import OrderError
@@ -17,7 +21,30 @@ from pv4fad.protocol.score.state import (
     SetMasks,
     SetSharesKept,
 )
+from pv4fad.protocol.wire import Message, message_id
 from pv4fad.store.records import Record, Records
+
+
+@dataclass(frozen=True)
+class SentAfter(Record):
+    """The message in reply to which a party was sent what it has not answered yet; for each."""
+
+    message_id: str
+
+
+def note_sent(run: Records, message: Message, replies: Sequence[Message]) -> None:
+    """What is sent to one party waits for its answer; what is sent to several, for the end of the
+    match or batch."""
+    if len(replies) == 1:
+        run.put(SentAfter(message_id(message)), replies[0].address.receiver)
+
+
+def acknowledge_sent(run: Records, message: Message) -> None:
+    """An answer proves that what it answers has arrived: drop its bytes."""
+    sent = run.find(SentAfter, message.address.sender)
+    if sent is not None:
+        run.tx.acknowledge(sent.message_id)
+        run.delete_at(SentAfter, message.address.sender)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from pv4fad.store.store import Store
 
 @dataclass(frozen=True)
 class Proposed:
-    """Waiting for the keys of the banks, and for the aggregator, that are not in `answered`."""
+    """1 for each bank, and the aggregator, that has answered its proposal; 0: not yet."""
 
-    answered: tuple[str, ...]
+    answered: dict[str, int]
 
 
 @dataclass(frozen=True)

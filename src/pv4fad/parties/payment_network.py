@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError
 from pv4fad.parties.epochs import forget_messages
-from pv4fad.parties.network_chains import NetworkChains
+from pv4fad.parties.network_chains import NetworkChains, Proposing
 from pv4fad.parties.network_epochs import (
+    acknowledge_sent,
     close_epoch,
     epoch_under_way,
     forget_all_but,
     is_over,
     last_epoch,
     new_epoch,
+    note_sent,
 )
 from pv4fad.parties.network_stages import (
     Comparing,
@@ -39,7 +41,7 @@ from pv4fad.parties.network_stages import (
     Trained,
     stage_of,
 )
-from pv4fad.parties.party import Party, acknowledge_previous
+from pv4fad.parties.party import Party
 from pv4fad.protocol.checks import expect, out_of_order
 from pv4fad.protocol.compare.messages import BlindedSums, LabelMasks, SharedLabels
 from pv4fad.protocol.compare.network import (
@@ -65,9 +67,9 @@ from pv4fad.protocol.notify.messages import Notify
 from pv4fad.protocol.order import receivers_of
 from pv4fad.protocol.parameters import RunParameters, table_epoch
 from pv4fad.protocol.propose.inputs import TrainingInput
-from pv4fad.protocol.propose.messages import BankKeys, RunProposal
-from pv4fad.protocol.propose.network import keep_bank_keys, keep_input, propose
-from pv4fad.protocol.propose.ring_keys import kept_keys, new_keys
+from pv4fad.protocol.propose.messages import BankKeys
+from pv4fad.protocol.propose.network import keep_input, keep_proposal
+from pv4fad.protocol.propose.ring_keys import keep_new_keys
 from pv4fad.protocol.receipt import Receipt, expect_receipt_of
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.inputs import Round, ScoringInput
@@ -90,7 +92,7 @@ from pv4fad.protocol.score.network import (
     votes,
 )
 from pv4fad.protocol.score.tables import Tables
-from pv4fad.protocol.state import parameters_of, with_keys_in_use
+from pv4fad.protocol.state import KeysOf, parameters_of, with_keys_in_use
 from pv4fad.protocol.tables import AccountKey, TableAccounts
 from pv4fad.protocol.wire import Address, Message, encode, kind_in_id
 from pv4fad.store.records import Records
@@ -115,10 +117,9 @@ class PaymentNetwork(Party):
                 raise OrderError(
                     f"run {parameters.run_id} exists already; run ids are never reused"
                 )
-            keys = new_keys(parameters)
+            keep_new_keys(parameters, run)
             keep_input(data, parameters, run)
-            proposals = propose(parameters, keys, data.tables, run)
-            return self._begin(Proposed(()), proposals, run)
+            return self._propose(parameters, data.tables, run)
 
     def match(
         self,
@@ -139,12 +140,18 @@ class PaymentNetwork(Party):
             if any(table_epoch(plan.table_id) != run.epoch for plan in parameters.tables):
                 raise OrderError(f"the tables of match {run.epoch} must be named for it")
             if replace:
-                keys = new_keys(parameters)
+                keep_new_keys(parameters, run)
             else:
-                keys = kept_keys(parameters, with_keys_in_use(training))
+                run.put(KeysOf(with_keys_in_use(training).epoch))
             run.put(MatchKind(replace))
-            proposals = propose(parameters, keys, tables, run)
-            return self._begin(Proposed(()), proposals, run)
+            return self._propose(parameters, tables, run)
+
+    def _propose(
+        self, parameters: RunParameters, tables: Mapping[str, TableAccounts], run: Records
+    ) -> list[bytes]:
+        keep_proposal(parameters, tables, run)
+        begun, proposals = self._chains.begin(Proposing(parameters), run)
+        return self._begin(Proposed(begun), proposals, run)
 
     def next_epoch(self, run_id: str) -> int:
         """The number that the next match or batch of a run will have."""
@@ -244,6 +251,12 @@ class PaymentNetwork(Party):
 
     def _answer(self, message: Message, tx: Transaction) -> Iterable[Message]:
         run = Records(tx, message.address.run_id, message.address.epoch)
+        messages = list(self._next(message, run))
+        note_sent(run, message, messages)
+        return messages
+
+    def _next(self, message: Message, run: Records) -> Iterable[Message]:
+        """What to send after a message."""
         if run.epoch > 0 and is_over(run.of_epoch(0), run.epoch):
             return []  # sent again by someone who cannot know that it had arrived
         if isinstance(message, Receipt) and kind_in_id(message.of) == Notify.kind:
@@ -257,12 +270,12 @@ class PaymentNetwork(Party):
             ):
                 return self._advance(message, run, answered)
             case Running(answered), NoisyCounts() | BlindedSums():
-                acknowledge_previous(run, message)
+                acknowledge_sent(run, message)
                 all_sent = self._chains.are_sent(parameters_of(run), answered)
                 expect(all_sent, message, "not all sums have been sent")
                 return self._take_sums(message, run)
             case Comparing(done), SharedLabels():
-                acknowledge_previous(run, message)
+                acknowledge_sent(run, message)
                 return self._take_labels(message, run, done)
             case Revealing(), LabelMasks():
                 reveal_labels(message, run)
@@ -286,21 +299,17 @@ class PaymentNetwork(Party):
                 raise out_of_order(message, stage)
 
     def _admit(
-        self, message: BankKeys | Receipt, run: Records, answered: tuple[str, ...]
+        self, message: BankKeys | Receipt, run: Records, answered: Mapping[str, int]
     ) -> Iterable[Message]:
         """An answer to a proposal; after the last one the chains begin."""
-        parameters, sender = parameters_of(run), message.address.sender
-        expect(sender not in answered, message, "has answered already")
-        if isinstance(message, BankKeys):
-            keep_bank_keys(message, run)
-        else:
-            expect(sender == AGGREGATOR, message, "a holder answers with its keys")
-            expect_receipt_of(RunProposal, message)
-        answered = (*answered, sender)
-        if len(answered) < len(receivers_of(parameters, RunProposal)):
-            run.put(NetworkStage(Proposed(answered)))
-            return []
-        run.tx.acknowledge(_beginning(run, Proposed(answered)))
+        parameters = parameters_of(run)
+        proposing = Proposing(parameters)
+        after, messages = self._chains.advance(proposing, message, answered, run)
+        acknowledge_sent(run, message)
+        if not self._chains.are_complete(proposing, after):
+            run.put(NetworkStage(Proposed(after)))
+            return messages
+        run.tx.acknowledge(_beginning(run, Proposed(after)))
         begun, messages = self._chains.begin(parameters, run)
         run.put(NetworkStage(Running(begun)))
         return messages
@@ -311,7 +320,7 @@ class PaymentNetwork(Party):
         """An answer in the chain of a bank, in training or a further match."""
         parameters = parameters_of(run)
         after, messages = self._chains.advance(parameters, message, answered, run)
-        acknowledge_previous(run, message)
+        acknowledge_sent(run, message)
         ends_match = parameters.purpose == "matching" and not messages
         if ends_match and self._chains.are_complete(parameters, after):
             return self._put_in_force(message.address, run)
@@ -369,7 +378,7 @@ class PaymentNetwork(Party):
         after, sums_left = stage.answered, stage.sums_left
         messages: list[Message] = []
         if message.address.sender != AGGREGATOR:
-            acknowledge_previous(batch, message, keep_this=public.metered)
+            acknowledge_sent(batch, message)
             after, messages = self._chains.advance(public, message, stage.answered, batch)
         elif isinstance(message, ScoreReply):
             add_answer(message, batch)

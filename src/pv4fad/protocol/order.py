@@ -4,7 +4,7 @@ S is the payment network, B a bank, A the aggregator.  The tables below are what
 takes what they say and nothing else, the payment network and the banks follow them step by step,
 and the numbers of messages follow from them.  Rows marked `chain` are the steps of a bank's chain
 (`protocol.chain`): the next one is sent when the one before has been answered.  All others go to
-every receiver at once.
+every receiver at once, proposals to a few at a time.
 """
 
 from __future__ import annotations
@@ -194,6 +194,16 @@ def chain_of(scope: RunParameters | Batch, bank: str) -> tuple[Step, ...]:
         for row in rows_of(scope)
         if row.chain and row.answer is not None
         for table_id, index in row.places(scope, bank)
+    )
+
+
+def proposal_to(run: RunParameters, receiver: str) -> tuple[Step, ...]:
+    """The chain of a party that is proposed a run or a match: one step."""
+    role = A if receiver == A else B
+    return tuple(
+        Step(row.message, row.answer)
+        for row in rows_of(run)
+        if row.message is RunProposal and row.receiver == role and row.answer is not None
     )
 
 

@@ -1,4 +1,4 @@
-"""What several phases read: the parameters, and the match whose keys are in use."""
+"""What several phases read: the parameters, and whose keys are in use."""
 
 from __future__ import annotations
 
@@ -31,6 +31,20 @@ def parameters_of(records: Records) -> RunParameters:
     if proposal is None:
         raise OrderError("a message of a run that this party has not been proposed")
     return proposal.parsed()
+
+
+@dataclass(frozen=True)
+class KeysOf(Record):
+    """The earlier match whose keys a match goes on with; one with keys of its own has no such
+    record.  The payment network and the banks each note it."""
+
+    epoch: int
+
+
+def with_keys_of(run: Records) -> Records:
+    """The records of the match that made the keys of a run or match."""
+    noted = run.find(KeysOf)
+    return run if noted is None else run.of_epoch(noted.epoch)
 
 
 @dataclass(frozen=True)

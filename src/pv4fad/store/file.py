@@ -21,6 +21,7 @@ from pv4fad.store.sealing import Label, ScryptCost
 FILE_NAME = "store.db"
 FORMAT_VERSION = 4  # keys without their uniform parts, a ledger with δ
 
+_PAGE_BYTES = 32768
 _APPLICATION_ID = 0x50563453  # "PV4S": what SQLite files of ours say they are
 _SCHEMA = (
     """CREATE TABLE info (
@@ -173,6 +174,8 @@ def _connect(folder: Path) -> sqlite3.Connection:
             uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False
         )
     with closed_on_error(folder, connection):
+        # Of a new file.  Ciphertexts are megabytes: in small pages they take thrice the time.
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which the mode above then keeps
         connection.execute("COMMIT")

@@ -31,7 +31,7 @@ from pv4fad.protocol.propose.state import OwnKeys
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.protocol.state import Proposal
 from pv4fad.protocol.tables import hashed_id
-from pv4fad.protocol.wire import Address, decode, encode, read_header
+from pv4fad.protocol.wire import Address, decode, encode
 from pv4fad.store.records import Records
 
 KINDS = (AskedSet((1,), False), AskedSet((2,), False), AskedSet((), True))
@@ -143,11 +143,10 @@ def test_a_model_where_absent_is_ordinary_has_other_sets():
 def test_a_bank_in_the_middle_of_a_training_has_keys_and_no_model():
     world = make_class_world(3, n_banks=1)
     (bank,) = world.federation.banks
-    proposal = next(
-        one
-        for one in world.federation.payment_network.propose(world.parameters, world.data)
-        if read_header(one).address.receiver == bank.name
-    )
+    network = world.federation.payment_network
+    (to_aggregator,) = network.propose(world.parameters, world.data)
+    (receipt,) = world.federation.aggregator.handle(to_aggregator)
+    (proposal,) = network.handle(receipt)
     bank.handle(proposal)
     assert world.record(bank, OwnKeys).secret
     assert bank.live_keys() == {}

@@ -28,7 +28,7 @@ from pv4fad.protocol.match.steps import (
 )
 from pv4fad.protocol.propose.state import OwnKeys, PublicKeys
 from pv4fad.protocol.score.state import OpenedSets
-from pv4fad.protocol.state import KeyEpoch, parameters_of
+from pv4fad.protocol.state import KeyEpoch, parameters_of, with_keys_of
 from pv4fad.protocol.wire import Message
 from pv4fad.store.records import Records
 from pv4fad.workers import WorkerPool
@@ -41,7 +41,7 @@ def answer_table(
     parameters, here = parameters_of(run), message.address
     plan, blocks = parameters.table(here.table_id), _blocks(message, run)
     expect(len(message.powers) == len(blocks), message, "wrong number of blocks")
-    public = run.get(PublicKeys, "tags").key(parameters.network_rings["tags"])
+    public = with_keys_of(run).get(PublicKeys, "tags").key(parameters.network_rings["tags"])
     jobs = (
         ValuesJob(
             public,
@@ -65,7 +65,8 @@ def answer_digits(message: ValueDigits, run: Records, pool: WorkerPool) -> Maske
     """Step 4 for the blocks of one message."""
     parameters, here, blocks = parameters_of(run), message.address, _blocks(message, run)
     expect(len(message.digits) == len(blocks), message, "wrong number of blocks")
-    public = run.get(PublicKeys, "distances").key(parameters.network_rings["distances"])
+    keys = with_keys_of(run).get(PublicKeys, "distances")
+    public = keys.key(parameters.network_rings["distances"])
     flood = parameters.bounds["distances"].flood
     jobs = (
         DistancesJob(public, flood, digits, run.get(ValueMask, here.table_id, block).r)
@@ -84,10 +85,13 @@ def answer_words(message: DistanceWords, run: Records, pool: WorkerPool) -> Blin
     parameters, here, blocks = parameters_of(run), message.address, _blocks(message, run)
     n_blocks = len(message.bits), len(message.planes)
     expect(n_blocks == (len(blocks), len(blocks)), message, "wrong number of blocks")
+    keys = with_keys_of(run)
+    public = keys.get(PublicKeys, "match").key(parameters.match_ring)
+    secret = keys.get(OwnKeys).secret_key(parameters.share_ring)
     jobs = (
         IndicatorsJob(
-            run.get(PublicKeys, "match").key(parameters.match_ring),
-            run.get(OwnKeys).secret_key(parameters.share_ring),
+            public,
+            secret,
             parameters.bounds["indicators"].flood,
             EncryptedWords(bits, planes),
             run.get(DistanceMask, here.table_id, block).g,

@@ -52,7 +52,7 @@ from pv4fad.protocol.match.steps import (
 )
 from pv4fad.protocol.parameters import RunParameters, TablePlan
 from pv4fad.protocol.propose.state import BankPublic, NetworkKeys
-from pv4fad.protocol.state import KeyEpoch, parameters_of
+from pv4fad.protocol.state import KeyEpoch, parameters_of, with_keys_of
 from pv4fad.protocol.tables import TableAccounts
 from pv4fad.protocol.wire import Address, Message
 from pv4fad.randomness import secret_residues
@@ -128,7 +128,7 @@ class MatchMessages:
     def make_words(self, address: Address, run: Records) -> DistanceWords:
         """Step 5."""
         parameters = parameters_of(run)
-        keys = run.get(NetworkKeys, "match").pair(parameters.match_ring)
+        keys = with_keys_of(run).get(NetworkKeys, "match").pair(parameters.match_ring)
         place_of = address.receiver, address.table_id
 
         def job(block: int) -> WordsJob:
@@ -229,7 +229,8 @@ def _opened(
 
 
 def _secret(ring: str, run: Records) -> SecretKey:
-    return run.get(NetworkKeys, ring).secret_key(parameters_of(run).network_rings[ring])
+    keys = with_keys_of(run).get(NetworkKeys, ring)
+    return keys.secret_key(parameters_of(run).network_rings[ring])
 
 
 def _blocks(address: Address, run: Records) -> range:

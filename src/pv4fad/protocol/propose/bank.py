@@ -20,8 +20,8 @@ from pv4fad.protocol.parameters import RunParameters, table_epoch
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
 from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.propose.ring_keys import keep_public_keys, new_share_keys
-from pv4fad.protocol.propose.state import AccountFile, OtherBanks, OwnKeys, PublicKeys
-from pv4fad.protocol.state import Proposal, parameters_of, with_keys_in_use
+from pv4fad.protocol.propose.state import AccountFile, OtherBanks, OwnKeys
+from pv4fad.protocol.state import KeysOf, Proposal, parameters_of, with_keys_in_use
 from pv4fad.store.records import Records
 
 _SAME_AS_THE_MODEL = ("schema_digest", "sizes", "mode", "counted", "absent")
@@ -67,13 +67,13 @@ def join_match(
     )
     _charge(parameters, run, identity)
     # New keys of the payment network are the sign to renew one's own as well.
-    before = with_keys_in_use(training)
-    if before.get(PublicKeys, "match").public in message.public_keys:
-        require_same_accounts(before, accounts, identity.name)
-        keys = before.get(OwnKeys).pair(parameters.share_ring)
-    else:
+    if message.public_keys:
         keys = new_share_keys(parameters, identity.name)
-    return _show_keys(message, parameters, keys, run, identity=identity, accounts=accounts)
+        return _show_keys(message, parameters, keys, run, identity=identity, accounts=accounts)
+    before = with_keys_in_use(training)
+    require_same_accounts(before, accounts, identity.name)
+    run.put(KeysOf(before.epoch))
+    return _take_up(message, run, b"", identity=identity, accounts=accounts)
 
 
 def meet(
@@ -132,7 +132,19 @@ def _show_keys(
     accounts: BankRecords,
 ) -> BankKeys:
     keep_public_keys(message, parameters, parameters.network_rings, run)
+    public = keys.public
+    run.put(OwnKeys(public.name, keys.secret.data, public.data))
+    return _take_up(message, run, public.data, identity=identity, accounts=accounts)
+
+
+def _take_up(
+    message: RunProposal,
+    run: Records,
+    public_key: bytes,
+    *,
+    identity: Identity,
+    accounts: BankRecords,
+) -> BankKeys:
     run.put(Proposal(message.parameters))
     run.put(AccountFile(accounts.fingerprint))
-    run.put(OwnKeys(keys.public.name, keys.secret.data, keys.public.data))
-    return BankKeys(message.address.answer(), keys.public.data, identity.public().to_bytes())
+    return BankKeys(message.address.answer(), public_key, identity.public().to_bytes())

@@ -17,7 +17,7 @@ class RunProposal(Message):
 
     Banks get those of all rings, the aggregator that of the match ring if it compares sums, and
     no hash key of accounts.  The uniform part of a key is not sent: its receiver derives it
-    (`he.uniform_parts`).
+    (`he.uniform_parts`).  A match without any goes on with the keys in use, on both sides.
     """
 
     parameters: bytes
@@ -30,7 +30,7 @@ class BankKeys(Message):
     """Bank → PaymentNetwork: its public key for shares, without the uniform part, and its signed
     X25519 key."""
 
-    public_key: bytes
+    public_key: bytes  # empty: the one in use
     identity: bytes
 
 

@@ -11,14 +11,13 @@ from pv4fad.protocol.count.state import OwnSums
 from pv4fad.protocol.identity import PublicIdentity
 from pv4fad.protocol.match.network import place_accounts
 from pv4fad.protocol.match.state import MatchesInForce
-from pv4fad.protocol.order import receivers_of
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
-from pv4fad.protocol.propose.ring_keys import SHARES, RingKeys, keep_keys, key_name
-from pv4fad.protocol.propose.state import BankPublic, CountedAccounts, StoredTrees
-from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.protocol.state import Proposal, parameters_of
+from pv4fad.protocol.propose.ring_keys import SHARES, key_name
+from pv4fad.protocol.propose.state import BankPublic, CountedAccounts, NetworkKeys, StoredTrees
+from pv4fad.protocol.roles import AGGREGATOR
+from pv4fad.protocol.state import KeysOf, Proposal, parameters_of
 from pv4fad.protocol.tables import TableAccounts
 from pv4fad.protocol.wire import Address
 from pv4fad.store.records import Records
@@ -35,47 +34,45 @@ def keep_input(data: TrainingInput, parameters: RunParameters, run: Records) -> 
     run.put(MatchesInForce((0,)))
 
 
-def propose(
-    parameters: RunParameters,
-    keys: RingKeys,
-    tables: Mapping[str, TableAccounts],
-    run: Records,
-) -> list[RunProposal]:
-    """Step 1: keys and placed accounts are kept, the proposals go out."""
-    text = parameters.model_dump_json().encode()
-    run.put(Proposal(text))
-    keep_keys(keys, run)
+def keep_proposal(
+    parameters: RunParameters, tables: Mapping[str, TableAccounts], run: Records
+) -> None:
+    """Before step 1: what is proposed, and all accounts in their bins."""
+    run.put(Proposal(parameters.model_dump_json().encode()))
     for plan in parameters.tables:
         place_accounts(parameters, plan, tables[plan.table_id], run)
-    proposals = []
-    for receiver in receivers_of(parameters, RunProposal):
-        rings, told = parameters.network_rings, text
-        if receiver == AGGREGATOR:
-            rings = parameters.aggregator_rings
-            told = parameters.for_aggregator().model_dump_json().encode()
-        public = [keys[name].public for name in rings]
-        proposals.append(
-            RunProposal(
-                Address(PAYMENT_NETWORK, receiver, run.run_id, "", run.epoch),
-                told,
-                tuple(key.data for key in public),
-                tuple(key.relinearisation or b"" for key in public),
-            )
-        )
-    return proposals
+
+
+def make_proposal(address: Address, run: Records) -> RunProposal:
+    """Step 1; with the public keys, if they are new."""
+    parameters, keys = parameters_of(run), []
+    rings, told = parameters.network_rings, run.get(Proposal).json
+    if address.receiver == AGGREGATOR:
+        rings = parameters.aggregator_rings
+        told = parameters.for_aggregator().model_dump_json().encode()
+    if not run.has(KeysOf):
+        keys = [run.get(NetworkKeys, name) for name in rings]
+    return RunProposal(
+        address,
+        told,
+        tuple(key.public for key in keys),
+        tuple(key.relinearisation for key in keys),
+    )
 
 
 def keep_bank_keys(message: BankKeys, run: Records) -> None:
-    """After step 2: the keys of a bank."""
+    """After step 2: the keys of a bank, if they are new."""
     parameters, bank = parameters_of(run), message.address.sender
-    expect(bank in parameters.banks, message, "takes no part in this run")
-    public = BankPublic(key_name(parameters, bank, SHARES), message.public_key, message.identity)
-    public.key(parameters.share_ring).require_valid()
     expect(
         PublicIdentity.from_bytes(message.identity).name == bank,
         message,
         "the identity of another party",
     )
+    if run.has(KeysOf):
+        expect(not message.public_key, message, "a key where none was asked for")
+        return
+    public = BankPublic(key_name(parameters, bank, SHARES), message.public_key, message.identity)
+    public.key(parameters.share_ring).require_valid()
     run.put(public, bank)
 
 

@@ -44,15 +44,9 @@ def new_share_keys(parameters: RunParameters, bank: str) -> KeyPair:
     return generate_keys(parameters.share_ring, name, relinearisation=False)
 
 
-def kept_keys(parameters: RunParameters, run: Records) -> RingKeys:
-    """Those of an earlier match."""
-    rings = parameters.network_rings
-    return {name: run.get(NetworkKeys, name).pair(ring) for name, ring in rings.items()}
-
-
-def keep_keys(keys: RingKeys, run: Records) -> None:
-    """At the payment network."""
-    for name, pair in keys.items():
+def keep_new_keys(parameters: RunParameters, run: Records) -> None:
+    """Fresh keys at the payment network."""
+    for name, pair in new_keys(parameters).items():
         public = pair.public
         relinearisation = public.relinearisation or b""
         run.put(NetworkKeys(public.name, pair.secret.data, public.data, relinearisation), name)

@@ -47,7 +47,7 @@ from pv4fad.protocol.score.steps import (
     encrypt_label_shares,
     open_sets,
 )
-from pv4fad.protocol.state import parameters_of
+from pv4fad.protocol.state import parameters_of, with_keys_of
 from pv4fad.protocol.wire import Message, message_id
 from pv4fad.store.records import Records
 from pv4fad.workers import WorkerPool
@@ -94,7 +94,7 @@ class BankScoring:
             len(message.ciphertexts) == n_sets * n_blocks, message, "wrong number of ciphertexts"
         )
         self._charge(message, parameters, "linear", training)
-        secret = records.get(OwnKeys).secret_key(parameters.share_ring)
+        secret = with_keys_of(records).get(OwnKeys).secret_key(parameters.share_ring)
         jobs = (
             OpenSetsJob(secret, message.ciphertexts[i * n_sets : (i + 1) * n_sets])
             for i in range(n_blocks)
@@ -111,7 +111,7 @@ class BankScoring:
         expect(message.address.index < len(chunks), message, "there are not so many leaves")
         leaves = chunks[message.address.index]
         shares = training.get(BankLabelShare).b[leaves.start : leaves.stop]
-        secret = records.get(OwnKeys).secret_key(parameters.share_ring)
+        secret = with_keys_of(records).get(OwnKeys).secret_key(parameters.share_ring)
         jobs = (
             LabelsJob(secret, shares[i : i + _LABEL_BATCH])
             for i in range(0, len(shares), _LABEL_BATCH)
@@ -133,7 +133,7 @@ class BankScoring:
         )
         self._count_layers(message, plan, training)
         self._charge(message, parameters, scoring.flood_circuit, training)
-        secret = records.get(OwnKeys).secret_key(parameters.share_ring)
+        secret = with_keys_of(records).get(OwnKeys).secret_key(parameters.share_ring)
         opened: NDArray[np.uint32] = np.zeros((n_blocks, 0, 0), np.uint32)
         if parameters.mode == "sealed":
             stored = records.find(OpenedSets, plan.table_id)

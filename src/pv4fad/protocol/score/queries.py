@@ -45,7 +45,7 @@ from pv4fad.protocol.score.tables import (
     opened_sets,
     stored_forest,
 )
-from pv4fad.protocol.state import parameters_of, with_keys_in_use
+from pv4fad.protocol.state import parameters_of, with_keys_in_use, with_keys_of
 from pv4fad.protocol.wire import Address
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.records import Records
@@ -68,7 +68,7 @@ class NetworkQueries:
         parameters = parameters_of(records)
         plan = parameters.table(table_id)
         forest = stored_forest(training)
-        public = records.get(BankPublic, bank).key(parameters.share_ring)
+        public = with_keys_of(records).get(BankPublic, bank).key(parameters.share_ring)
         flood = parameters.bounds["linear"].flood
         shares = ShareBlocks(parameters, plan, bank, records)
         jobs = (
@@ -206,7 +206,7 @@ def _query_job(
 ) -> Callable[[int], QueryJob]:
     """The job of each block of the share ring, from values for whole tables."""
     parameters = tables.parameters(plan)
-    public = records.get(BankPublic, bank).key(parameters.share_ring)
+    public = with_keys_of(records).get(BankPublic, bank).key(parameters.share_ring)
     flood = parameters.bounds[tables.scoring(plan).flood_circuit].flood
     shares = ShareBlocks(parameters, plan, bank, records)
     degree = parameters.share_ring.degree

@@ -65,8 +65,10 @@ def test_the_report_holds_the_bounds_of_the_run():
         )
     messages = report["messages in bytes, over all banks"]
     n_blocks = sum(plan.layout.n_blocks for plan in parameters.tables)
-    assert messages["2 digits, S → B"]["count"] == 27 * n_blocks
-    assert messages["3 codewords, S → B"]["count"] == 10 * n_blocks
+    assert {parameters.strips(plan).n for plan in parameters.tables} == {1}
+    assert messages["2 digits, S → B"]["count"] == 24 * n_blocks
+    assert messages["3 bits, S → B"]["count"] == 8 * n_blocks
+    assert messages["3 remainders, S → B"]["count"] == 11 * n_blocks
     assert messages["9 label masks, A → B"]["bytes"] == 20 * 8 * 3 * 5 * 8
 
 

@@ -22,10 +22,12 @@ from pv4fad.he.ring import Ring
 from pv4fad.protocol.count.steps import masked_products
 from pv4fad.protocol.match.messages import (
     BlindedIndicators,
-    DistanceWords,
     EncryptedTable,
+    IndicatorPlanes,
+    MaskedDifferences,
     MaskedDistances,
     MaskedValues,
+    RemainderBits,
     ValueDigits,
 )
 from pv4fad.protocol.match.steps import (
@@ -33,9 +35,9 @@ from pv4fad.protocol.match.steps import (
     IndicatorsJob,
     OpenJob,
     blind_indicators,
+    encrypt_digits,
+    encrypt_planes,
     encrypt_powers,
-    encrypt_value_digits,
-    encrypt_words,
     mask_distances,
     mask_values,
     open_block,
@@ -63,9 +65,9 @@ PHASES: Mapping[Callable[..., Any], str] = {
     encrypt_powers: "encrypt powers",
     mask_values: "polynomials",
     open_block: "open",
-    encrypt_value_digits: "encrypt digits",
+    encrypt_digits: "encrypt digits, bits",
     mask_distances: "distances",
-    encrypt_words: "encrypt codewords, planes",
+    encrypt_planes: "encrypt planes",
     blind_indicators: "indicators",
 }
 _USUAL_OVERHEAD = 1.2  # for the estimate
@@ -138,9 +140,9 @@ def count_match_operations(counter: OperationCounter) -> dict[Callable[..., Any]
     return {
         encrypt_powers: lambda job, _: counter.encrypt_powers(job),
         mask_values: lambda job, _: counter.mask_values(job),
-        encrypt_value_digits: lambda job, _: counter.encrypt_value_digits(job),
+        encrypt_digits: lambda job, _: counter.encrypt_digits(job),
         mask_distances: lambda job, _: counter.mask_distances(job),
-        encrypt_words: lambda job, _: counter.encrypt_words(job),
+        encrypt_planes: lambda job, _: counter.encrypt_planes(job),
         blind_indicators: lambda job, _: counter.blind_indicators(job),
         open_block: lambda job, _: counter.open_block(job),
     }
@@ -153,8 +155,8 @@ def _figures(
     upload, download = (
         sum(traffic.n_bytes(kind.kind) for kind in kinds)
         for kinds in (
-            (EncryptedTable, ValueDigits, DistanceWords),
-            (MaskedValues, MaskedDistances, BlindedIndicators),
+            (EncryptedTable, ValueDigits, RemainderBits, IndicatorPlanes),
+            (MaskedValues, MaskedDistances, MaskedDifferences, BlindedIndicators),
         )
     )
     return {
@@ -191,7 +193,9 @@ class _Check:
         ring, decryptor = Ring.of(job.own_secret.ring), Decryptor(job.own_secret)
         top = ring.parameters.n_data_primes
         opened = [decryptor.decrypt(ring.load(one, top)) for one in block.encrypted_shares]
-        self._wrong_shares += int((np.stack(opened).ravel() != block.shares.ravel()).sum())
+        n_atoms, n_bins = block.shares.shape
+        shares = np.stack(opened).reshape(n_atoms, -1)[:, :n_bins]
+        self._wrong_shares += int((shares != block.shares).sum())
 
     def opened(self, u: NDArray[np.uint64]) -> None:
         """The payment network's side of the same block."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pv4fad.he.circuits import EQUALITY_PRIMES, FINAL_PRIMES, PLANE_PRIMES
+from pv4fad.he.circuits import FINAL_PRIMES
 from pv4fad.he.keys import (
     Decryptor,
     Encryptor,
@@ -24,18 +24,19 @@ from pv4fad.he.keys import (
     SecretEncryptor,
     generate_keys,
 )
-from pv4fad.he.polynomial import baby_steps, exponents
+from pv4fad.he.polynomial import baby_steps, n_powers
 from pv4fad.he.ring import DISTANCE_RING, TAG_RING
 from pv4fad.he.sanitise import Flood, Sanitiser
-from pv4fad.protocol.match.comparison import N_DIGITS, WORD_BITS
+from pv4fad.he.strips import Strips
+from pv4fad.protocol.match.comparison import N_BITS, N_DIGITS, N_LAST_REMAINDERS
 from pv4fad.protocol.match.steps import (
+    DigitsJob,
     DistancesJob,
     IndicatorsJob,
     OpenJob,
+    PlanesJob,
     PowersJob,
-    ValueDigitsJob,
     ValuesJob,
-    WordsJob,
 )
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.ring_keys import new_keys
@@ -54,10 +55,8 @@ SANITISE_VALUE = "sanitise a value"
 ENCRYPT_DIGIT = "encrypt a digit"
 DIGIT = "encode, product with a digit"
 SANITISE_DISTANCE = "sanitise a distance"
-ENCRYPT_BIT = "encrypt a bit"
 ENCRYPT_PLANE = "encrypt a plane"
-BIT = "encode, product with a bit"
-SWITCH = "switch down"
+REMAINDER = "encode, product with remainders"
 PRODUCT = "product, relinearise, switch down"
 SELECT = "product for a class, add"
 SHARE_SLOTS = "encode, add a share"
@@ -66,75 +65,73 @@ ENCRYPT_SHARE = "encrypt a share"
 DECRYPT = "decrypt"
 
 
-def at(name: str, n_primes: int) -> str:
-    """An operation that costs less at lower levels."""
-    return f"{name} ({n_primes} primes)"
-
-
 class OperationCounter:
     """Counts the operations of jobs as they are done, or as they are to be expected."""
 
     def __init__(self, parameters: RunParameters) -> None:
         self.counts: Counter[str] = Counter()
-        self._top = parameters.match_ring.n_data_primes
-        self._halves = parameters.match_ring.degree // parameters.share_ring.degree
+        self._slots = parameters.match_ring.degree
+        self._share_slots = parameters.share_ring.degree
 
     def encrypt_powers(self, job: PowersJob) -> None:
-        self.powers(job.degree)
+        self.powers(job.degree, self.strips(len(job.tags)))
 
-    def powers(self, degree: int) -> None:
-        self.counts[ENCRYPT_POWER] += len(exponents(degree))
+    def powers(self, degree: int, strips: Strips) -> None:
+        self.counts[ENCRYPT_POWER] += n_powers(degree, strips.n)
 
     def mask_values(self, job: ValuesJob) -> None:
-        self.values(job.degree)
+        self.values(job.degree, self.strips(job.tags.shape[1]))
 
-    def values(self, degree: int) -> None:
+    def values(self, degree: int, strips: Strips) -> None:
         """Both polynomials of a block, `he.polynomial.evaluate`."""
-        w = baby_steps(degree)
+        w = baby_steps(degree, strips.n)
+        n_giants = n_powers(degree, strips.n) - (w - 1) + (strips.n == 1)  # and 1, that is not sent
         for n_coefficients in (degree + 1, degree):
-            sections = [
-                len(range(start + 1, min(start + w, n_coefficients)))
-                for start in range(0, n_coefficients, w)
-            ]
-            giants = sections[1:]
-            self.counts[COEFFICIENT] += sum(sections) + giants.count(0)
-            n_products = len(giants) - giants.count(0)
+            # In a ciphertext with giant steps, the coefficients of the first strip decide.
+            starts = range(0, n_giants * strips.n * w, strips.n * w)
+            sections = [max(0, min(w, n_coefficients - start)) for start in starts]
+            giants = sections[1:] if strips.n == 1 else sections
+            self.counts[COEFFICIENT] += sum(max(0, n - 1) for n in sections) + giants.count(1)
+            n_products = sum(n > 1 for n in giants)
             if n_products:
                 self.counts[GIANT_STEP] += n_products - 1
                 self.counts[RELINEARISE] += 1
         self.counts[SANITISE_VALUE] += 2
 
-    def encrypt_value_digits(self, job: ValueDigitsJob) -> None:
-        self.counts[ENCRYPT_DIGIT] += N_DIGITS + 1
+    def encrypt_digits(self, job: DigitsJob) -> None:
+        n_digits, n_bins = job.digits.shape
+        self.counts[ENCRYPT_DIGIT] += self.strips(n_bins).n_ciphertexts(n_digits)
 
     def mask_distances(self, job: DistancesJob) -> None:
-        self.counts[DIGIT] += N_DIGITS
+        n_digits, n_bins = job.own.shape
+        self.distances(n_digits, self.strips(n_bins))
+
+    def distances(self, n_digits: int, strips: Strips) -> None:
+        self.counts[DIGIT] += strips.n_ciphertexts(n_digits)
         self.counts[SANITISE_DISTANCE] += 1
 
-    def encrypt_words(self, job: WordsJob) -> None:
-        self.words(job.n_classes)
+    def encrypt_planes(self, job: PlanesJob) -> None:
+        self.planes(job.n_classes, self.strips(len(job.classes)))
 
-    def words(self, n_classes: int) -> None:
-        self.counts[ENCRYPT_BIT] += WORD_BITS
-        self.counts[ENCRYPT_PLANE] += n_classes
+    def planes(self, n_classes: int, strips: Strips) -> None:
+        self.counts[ENCRYPT_PLANE] += n_classes + strips.n_ciphertexts(N_LAST_REMAINDERS)
 
     def blind_indicators(self, job: IndicatorsJob) -> None:
-        self.indicators(job.n_classes)
+        self.indicators(job.n_classes, self.strips(len(job.rho)))
 
-    def indicators(self, n_classes: int) -> None:
-        self.counts[BIT] += WORD_BITS
-        if self._top > EQUALITY_PRIMES:
-            self.counts[SWITCH] += 1
-        for level in (EQUALITY_PRIMES, EQUALITY_PRIMES - 1):
-            self.counts[at(PRODUCT, level)] += 1
-        self.counts[at(PRODUCT, PLANE_PRIMES)] += n_classes
+    def indicators(self, n_classes: int, strips: Strips) -> None:
+        self.counts[REMAINDER] += strips.n_ciphertexts(N_LAST_REMAINDERS)
+        self.counts[PRODUCT] += n_classes
         self.counts[SELECT] += n_classes**2
         self.counts[SHARE_SLOTS] += n_classes
         self.counts[SANITISE] += n_classes
-        self.counts[ENCRYPT_SHARE] += n_classes * self._halves
+        self.counts[ENCRYPT_SHARE] += n_classes * -(-strips.n_bins // self._share_slots)
 
     def open_block(self, job: OpenJob) -> None:
         self.counts[DECRYPT] += len(job.ciphertexts)
+
+    def strips(self, n_bins: int) -> Strips:
+        return Strips(n_bins, self._slots)
 
     def with_costs(self, unit_s: dict[str, float]) -> tuple[Operation, ...]:
         """All of it, the costliest first."""
@@ -147,17 +144,17 @@ def expected_operations(parameters: RunParameters) -> OperationCounter:
     expected = OperationCounter(parameters)
     n_classes = parameters.sizes.n_atoms
     for plan in parameters.tables:
-        degree = parameters.largest_load(plan)
+        degree, strips = parameters.largest_load(plan), parameters.strips(plan)
         for block in range(plan.layout.n_blocks * len(plan.banks)):
             if block < plan.layout.n_blocks:  # the banks of a table share them
-                expected.powers(degree)
-            expected.values(degree)
-            expected.counts[ENCRYPT_DIGIT] += N_DIGITS + 1
-            expected.counts[DIGIT] += N_DIGITS
-            expected.counts[SANITISE_DISTANCE] += 1
-            expected.words(n_classes)
-            expected.indicators(n_classes)
-            expected.counts[DECRYPT] += 3 + n_classes
+                expected.powers(degree, strips)
+            expected.values(degree, strips)
+            for n_digits in (N_DIGITS, N_BITS):
+                expected.counts[ENCRYPT_DIGIT] += strips.n_ciphertexts(n_digits)
+                expected.distances(n_digits, strips)
+            expected.planes(n_classes, strips)
+            expected.indicators(n_classes, strips)
+            expected.counts[DECRYPT] += 4 + n_classes
     return expected
 
 
@@ -237,30 +234,21 @@ def _of_indicators(job: CalibrationJob) -> dict[str, Callable[[], Any]]:
     sanitiser, public = Sanitiser(keys.public, job.floods["indicators"]), Encryptor(keys.public)
     ring = evaluator.ring
     top, values = ring.parameters.n_data_primes, secret_residues(ring.plain_modulus, ring.degree)
-    bits, half = values & np.uint64(1), values[: own.ring.degree]
-    fresh = encryptor.encrypt(bits)
-    levels = {n: evaluator.switch_to(fresh, n) for n in range(FINAL_PRIMES, top + 1)}
-    mask, total = evaluator.prepare(values, PLANE_PRIMES), evaluator.total([levels[PLANE_PRIMES]])
+    bits, part = values & np.uint64(1), values[: own.ring.degree]
+    fresh, mask = encryptor.encrypt(bits), evaluator.prepare(values, top)
+    total, low = evaluator.total([fresh]), evaluator.switch_to(fresh, FINAL_PRIMES)
     flooded = ring.load(sanitiser.sanitise(public.zero(FINAL_PRIMES)), 1)
-    final = evaluator.total([levels[FINAL_PRIMES]])
-    operations: dict[str, Callable[[], Any]] = {
-        ENCRYPT_BIT: lambda: encryptor.encrypt(bits),
-        ENCRYPT_PLANE: lambda: evaluator.add_slots(public.zero(PLANE_PRIMES), bits),
-        BIT: lambda: evaluator.times_slots(fresh, bits),
-        SWITCH: lambda: evaluator.switch_to(fresh, top - 1),
-        SELECT: lambda: evaluator.add_prepared(total, levels[PLANE_PRIMES], mask),
+    final = evaluator.total([low])
+    return {
+        ENCRYPT_PLANE: lambda: encryptor.encrypt(bits),
+        REMAINDER: lambda: evaluator.times_slots(fresh, bits),
+        PRODUCT: lambda: evaluator.multiply(fresh, fresh),
+        SELECT: lambda: evaluator.add_prepared(total, fresh, mask),
         SHARE_SLOTS: lambda: evaluator.add_slots(final, values),
-        SANITISE: lambda: sanitiser.sanitise(evaluator.total([levels[FINAL_PRIMES]])),
-        ENCRYPT_SHARE: lambda: own.encrypt(half),
+        SANITISE: lambda: sanitiser.sanitise(evaluator.total([low])),
+        ENCRYPT_SHARE: lambda: own.encrypt(part),
         DECRYPT: lambda: decryptor.decrypt(flooded),
     }
-    for level in (EQUALITY_PRIMES, EQUALITY_PRIMES - 1, PLANE_PRIMES):
-        operations[at(PRODUCT, level)] = _on(evaluator.multiply, levels[level], levels[level])
-    return operations
-
-
-def _on(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-    return lambda: function(*arguments)
 
 
 def _seconds(operation: Callable[[], Any]) -> float:

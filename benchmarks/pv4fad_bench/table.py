@@ -20,9 +20,9 @@ from typing import Any
 from pv4fad import __version__
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.files import write_whole
-from pv4fad.hashing.table_size import TableLayout
+from pv4fad.protocol.layouts import cheapest_layout
 from pv4fad.protocol.parameters import RunParameters, TablePlan
-from pv4fad.protocol.tables import padded, worthwhile_blocks
+from pv4fad.protocol.tables import padded
 from pv4fad.workers import Workers
 from pv4fad_bench.evidence_workload import EvidenceWorkload
 from pv4fad_bench.harness import MeasuredPool, Phase, Progress, Traffic, this_machine
@@ -248,11 +248,11 @@ def n_steps(parameters: RunParameters, n_layers: int) -> int:
 
 def _sized(like: RunParameters, workload: Workload) -> RunParameters:
     """The parameters of a workload without generating it."""
-    n_accounts = padded(workload.pns_accounts)
-    layout = TableLayout.for_accounts(
-        n_accounts,
-        like.sizes.n_trees,
-        least_blocks=worthwhile_blocks(padded(workload.bank_accounts)),
+    layout = cheapest_layout(
+        padded(workload.pns_accounts),
+        padded(workload.bank_accounts),
+        n_trees=like.sizes.n_trees,
+        n_atoms=like.sizes.n_atoms,
     )
     return RunParameters(
         **like.model_dump(exclude={"tables", "banks"}),

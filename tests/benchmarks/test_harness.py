@@ -10,17 +10,18 @@ import pytest
 from tests.kit.match_block import N_BINS, matched_block, random_block
 
 from pv4fad.he.keys import Evaluator
-from pv4fad.he.polynomial import exponents
-from pv4fad.protocol.match.comparison import N_DIGITS
+from pv4fad.he.polynomial import n_powers
+from pv4fad.protocol.match.comparison import N_BITS, N_DIGITS
 from pv4fad.workers import Usage
 from pv4fad.workers.usage import Done
 from pv4fad_bench.harness import Complete, MeasuredPool, PartyClock, Stopwatch, UsageByThread
 from pv4fad_bench.operations import (
-    BIT,
     COEFFICIENT,
     DECRYPT,
+    DIGIT,
     ENCRYPT_POWER,
     GIANT_STEP,
+    REMAINDER,
     SANITISE,
     SELECT,
     OperationCounter,
@@ -131,22 +132,26 @@ def test_a_run_ends_before_the_job_that_is_not_wanted():
         pool.map(len, ["a"])
 
 
-def test_operations_are_counted_as_the_jobs_do_them(monkeypatch):
+@pytest.mark.parametrize(("n_strips", "degree"), [(1, 13), (1, 12), (5, 13), (12, 25)])
+def test_operations_are_counted_as_the_jobs_do_them(monkeypatch, n_strips, degree):
     """Products with plaintexts and of ciphertexts in the steps of one block."""
     done: Counter[str] = Counter()
-    for name in ("times_slots", "product", "add_prepared", "square"):
+    for name in ("times_slots", "product", "add_prepared"):
         monkeypatch.setattr(Evaluator, name, counting(name, getattr(Evaluator, name), done))
-    rng, degree, n_classes = np.random.default_rng(1), 13, 4
-    block = random_block(rng, rng.poisson(1, N_BINS), degree, n_classes)
+    rng, n_classes, n_bins = np.random.default_rng(1), 4, N_BINS // n_strips
+    block = random_block(rng, rng.poisson(1, n_bins), degree, n_classes)
     matched_block(block, 65537)
     counter = OperationCounter(PaperWorkload(3000, 2500).parameters())
-    counter.values(degree)
-    counter.indicators(n_classes)
+    strips = counter.strips(n_bins)
+    counter.values(degree, strips)
+    counter.indicators(n_classes, strips)
+    for n_digits in (N_DIGITS, N_BITS):
+        counter.distances(n_digits, strips)
     counts = counter.counts
-    assert counts[COEFFICIENT] + N_DIGITS + counts[BIT] == done["times_slots"]
+    assert counts[COEFFICIENT] + counts[DIGIT] + counts[REMAINDER] == done["times_slots"]
     assert counts[SELECT] == done["add_prepared"] == n_classes**2
     of_products = sum(n for name, n in counts.items() if "relinearise" in name)
-    assert of_products + counts[GIANT_STEP] == done["product"] + done["square"]
+    assert of_products + counts[GIANT_STEP] == done["product"]
 
 
 def counting(name: str, function, done: Counter[str]):
@@ -163,6 +168,6 @@ def test_expected_operations_follow_from_the_sizes():
     expected = expected_operations(parameters).counts
     (plan,) = parameters.tables
     assert plan.layout.n_blocks == 9
-    assert expected[ENCRYPT_POWER] == 9 * len(exponents(parameters.largest_load(plan)))
+    assert expected[ENCRYPT_POWER] == 9 * n_powers(parameters.largest_load(plan))
     assert expected[SANITISE] == 9 * 11
-    assert expected[DECRYPT] == 9 * (3 + 11)
+    assert expected[DECRYPT] == 9 * (4 + 11)

@@ -67,10 +67,11 @@ def test_products_under_such_keys_are_exact_and_no_noisier(parameters):
     x = secret_residues(t, ring.degree)
     fresh = Encryptor(keys.public).zero(top)
     evaluator.add_slots(fresh, x)
-    assert decryptor.phase_bits(fresh) < log2(model.public_fresh)
+    bound = model.rounding + model.plain  # a switch from the special prime, and a plaintext
+    assert decryptor.phase_bits(fresh) < log2(bound)
     squared = evaluator.sum_of_products([(fresh, fresh)])
     assert np.array_equal(decryptor.decrypt(squared), x.astype(object) ** 2 % t)
-    bound = model.public_fresh**2 + model.relinearisation(top)
+    bound = bound**2 + model.relinearisation(top)
     assert 0 < log2(bound) - decryptor.phase_bits(squared) < 30
 
 
@@ -97,7 +98,7 @@ def test_no_two_pairs_have_the_same_uniform_part():
                 for relinearisation in (False, True):
                     part = uniform_part(Ring.of(ring), name, index, relinearisation=relinearisation)
                     seen |= {hashlib.sha256(row.tobytes()).digest() for row in part}
-    assert len(seen) == 2 * 3 * 2 * (6 + 4)
+    assert len(seen) == 2 * 3 * 2 * (4 + 4)
 
 
 def test_the_derivation_is_the_one_that_other_parties_use():

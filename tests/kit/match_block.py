@@ -11,19 +11,27 @@ from pv4fad.hashing.tags import TAG_MODULUS
 from pv4fad.he.circuits import distances_bound, indicators_bound, values_bound
 from pv4fad.he.keys import KeyPair, generate_keys
 from pv4fad.he.ring import DISTANCE_RING, TAG_RING, Ring, match_ring, share_ring
-from pv4fad.protocol.match.comparison import N_DIGITS, WORD_BITS, remainders
+from pv4fad.protocol.match.comparison import (
+    N_DIGITS,
+    N_LAST_REMAINDERS,
+    bits,
+    digits,
+    last_remainders,
+    remainders,
+    squares,
+)
 from pv4fad.protocol.match.steps import (
+    DigitsJob,
     DistancesJob,
     IndicatorsJob,
     OpenJob,
+    PlanesJob,
     PowersJob,
-    ValueDigitsJob,
     ValuesJob,
-    WordsJob,
     blind_indicators,
+    encrypt_digits,
+    encrypt_planes,
     encrypt_powers,
-    encrypt_value_digits,
-    encrypt_words,
     mask_distances,
     mask_values,
     open_block,
@@ -51,7 +59,7 @@ class Block:
 
     def truth(self) -> np.ndarray:
         """I_k, (classes, bins): of several accounts with one tag the first counts."""
-        found = np.zeros((self.n_classes, N_BINS), np.int64)
+        found = np.zeros((self.n_classes, len(self.x)), np.int64)
         if not len(self.tags):
             return found
         equal = (self.tags == self.x) & (self.classes >= 0)
@@ -62,38 +70,46 @@ class Block:
 
 def random_block(rng, loads: np.ndarray, degree: int, n_classes: int) -> Block:
     """Bins with these loads; of the bins that are not empty, two thirds match."""
-    most = int(loads.max(initial=0))
-    tags = rng.integers(0, TAG_MODULUS, (most, N_BINS)).astype(np.uint64)
-    classes = rng.integers(0, n_classes, (most, N_BINS)).astype(np.int16)
+    most, n_bins = int(loads.max(initial=0)), len(loads)
+    tags = rng.integers(0, TAG_MODULUS, (most, n_bins)).astype(np.uint64)
+    classes = rng.integers(0, n_classes, (most, n_bins)).astype(np.int16)
     classes[np.arange(most)[:, np.newaxis] >= loads] = -1
-    x = secret_residues(TAG_MODULUS, N_BINS)
-    matched = np.flatnonzero((loads > 0) & (rng.random(N_BINS) < 2 / 3))
+    x = secret_residues(TAG_MODULUS, n_bins)
+    matched = np.flatnonzero((loads > 0) & (rng.random(n_bins) < 2 / 3))
     x[matched] = tags[(rng.random(len(matched)) * loads[matched]).astype(int), matched]
     return Block(x, tags, classes, degree, n_classes)
 
 
 def matched_block(block: Block, modulus: int) -> np.ndarray:
-    """u − s modulo t, (classes, bins), through all seven steps."""
+    """u − s modulo t, (classes, bins), through all nine steps."""
     tag, distance = keys_of(TAG_RING), keys_of(DISTANCE_RING)
     match, own = keys_of(match_ring(modulus)), keys_of(share_ring(modulus))
+    n, n_bins = block.n_classes, len(block.x)
     floods = [
-        values_bound(Ring.of(TAG_RING), block.degree).flood,
+        values_bound(Ring.of(TAG_RING), block.degree, N_BINS // n_bins).flood,
         distances_bound(Ring.of(DISTANCE_RING), N_DIGITS).flood,
-        indicators_bound(Ring.of(match_ring(modulus)), WORD_BITS, block.n_classes).flood,
+        indicators_bound(Ring.of(match_ring(modulus)), N_LAST_REMAINDERS, n).flood,
     ]
-    n = block.n_classes
     powers = encrypt_powers(PowersJob(tag.secret, block.x, block.degree))
     values = mask_values(
         ValuesJob(tag.public, floods[0], block.degree, powers, block.tags, block.classes, n)
     )
-    v, classes = open_block(OpenJob(tag.secret, values.values, floods[0].n_sent))
-    digits = encrypt_value_digits(ValueDigitsJob(distance.secret, v))
-    distances = mask_distances(DistancesJob(distance.public, floods[1], digits, values.r))
-    (opened,) = open_block(OpenJob(distance.secret, (distances.distances,)))
+    v, classes = open_block(OpenJob(tag.secret, n_bins, values.values, floods[0].n_sent))
+
+    def compared(of_network: np.ndarray, of_bank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The distance under its mask, and the mask."""
+        sent = encrypt_digits(DigitsJob(distance.secret, of_network))
+        made = mask_distances(DistancesJob(distance.public, floods[1], sent, of_bank))
+        (opened,) = open_block(OpenJob(distance.secret, n_bins, (made.distances,)))
+        return (opened + squares(of_network)) % np.uint64(DISTANCE_RING.plain_modulus), made.g
+
+    u, g = compared(digits(v), digits(values.r))
+    u, g = compared(bits(remainders(u)), bits(remainders(g)))
     of_class = (classes % np.uint64(n)).astype(np.uint8)
-    words = encrypt_words(WordsJob(match.secret, match.public, remainders(opened), of_class, n))
+    planes = encrypt_planes(PlanesJob(match.secret, last_remainders(u), of_class, n))
+    own_remainders = last_remainders(g)
     blinded = blind_indicators(
-        IndicatorsJob(match.public, own.secret, floods[2], words, distances.g, values.rho, n)
+        IndicatorsJob(match.public, own.secret, floods[2], planes, own_remainders, values.rho, n)
     )
-    u = open_block(OpenJob(match.secret, blinded.blinded))
+    u = open_block(OpenJob(match.secret, n_bins, blinded.blinded))
     return (u.astype(np.int64) - blinded.shares) % modulus

@@ -22,9 +22,14 @@ from pv4fad.protocol.count import steps as count_steps
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.count.state import OwnSums
 from pv4fad.protocol.match import steps as match_steps
-from pv4fad.protocol.match.messages import BlindedIndicators, MaskedDistances, MaskedValues
+from pv4fad.protocol.match.messages import (
+    BlindedIndicators,
+    MaskedDifferences,
+    MaskedDistances,
+    MaskedValues,
+)
 from pv4fad.protocol.parameters import digest_of
-from pv4fad.protocol.propose.state import NetworkKeys, OwnKeys
+from pv4fad.protocol.propose.state import NetworkSecret, OwnKeys
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.score.state import Totals
@@ -42,9 +47,9 @@ def of_kind(answers, kind):
 
 
 def network_key(run, ring: str = "match") -> SecretKey:
-    network = run.world.federation.payment_network
-    keys = run.world.record(network, NetworkKeys, ring)
-    return keys.secret_key(run.world.parameters.network_rings[ring])
+    network, parameters = run.world.federation.payment_network, run.world.parameters
+    rings = parameters.network_rings | parameters.aggregator_rings
+    return run.world.record(network, NetworkSecret, ring).key(rings[ring])
 
 
 def bank_key(run, name: str) -> SecretKey:
@@ -76,6 +81,10 @@ def distance_ciphertexts(run, answers):
     return of_kind(answers, MaskedDistances).ciphertexts, network_key(run, "distances")
 
 
+def difference_ciphertexts(run, answers):
+    return of_kind(answers, MaskedDifferences).ciphertexts, network_key(run, "distances")
+
+
 def product_ciphertexts(run, answers):
     message = of_kind(answers, MaskedProducts)
     return message.ciphertexts, bank_key(run, message.address.receiver)
@@ -92,18 +101,24 @@ def opened_queries(run, answers):
 
 
 def opened_indicators(run, answers):
-    """u_k, every bin and atom, at the payment network."""
+    """u_k in every slot, all atoms, at the payment network; a bin's own is the sum of its strips.
+    Here and in what follows."""
     return opened(*indicator_ciphertexts(run, answers))
 
 
 def opened_values(run, answers):
-    """P(x) + r and L(x) + ρ, every bin, at the payment network."""
+    """P(x) + r and L(x) + ρ in every slot, at the payment network."""
     return opened(*value_ciphertexts(run, answers))
 
 
 def opened_distances(run, answers):
-    """h + g, every bin, at the payment network."""
+    """h + g in every slot, but for what it adds itself, at the payment network."""
     return opened(*distance_ciphertexts(run, answers))
+
+
+def opened_differences(run, answers):
+    """h′ + g′ in every slot, but for what it adds itself, at the payment network."""
+    return opened(*difference_ciphertexts(run, answers))
 
 
 def opened_products(run, answers):
@@ -241,7 +256,11 @@ def noise_bits_before_flooding(monkeypatch, returned, run, event: Event) -> list
 def modulus_of(run, view) -> int:
     """Modulo what the values of a view are."""
     parameters = run.world.parameters
-    rings = {opened_values: "tags", opened_distances: "distances"}
+    rings = {
+        opened_values: "tags",
+        opened_distances: "distances",
+        opened_differences: "distances",
+    }
     if view in rings:
         return parameters.network_rings[rings[view]].plain_modulus
     return parameters.plain_modulus
@@ -277,16 +296,24 @@ def no_residues(modulus, n):
     return np.zeros(n, np.uint64)
 
 
-def no_value_masks(leave_out: slice):
-    """Of r and ρ, one row for each bin, which are drawn together, not these.  What a bin is padded
-    with is drawn by the same function, fewer at a time, and remains."""
+class NoEveryOther:
+    """Of r and ρ, which are drawn one after the other, no r, or no ρ.  What a bin is padded with is
+    drawn by the same function, fewer at a time, and remains."""
 
-    def drawn(modulus, n):
-        residues = secret_residues(modulus, n)
-        if n == 2 * TAG_RING.degree:
-            residues.reshape(2, -1)[leave_out] = 0
-        return residues
+    def __init__(self, first: bool):
+        self._left_out = first
 
+    def __call__(self, modulus, n):
+        if n < TAG_RING.degree:
+            return secret_residues(modulus, n)
+        left_out, self._left_out = self._left_out, not self._left_out
+        return no_residues(modulus, n) if left_out else secret_residues(modulus, n)
+
+
+def none_in_the_last_strip(modulus, n):
+    """The others have theirs; a strip has more bins than that."""
+    drawn = secret_residues(modulus, n)
+    drawn[-1000:] = 0
     return drawn
 
 
@@ -299,10 +326,25 @@ def no_flood(ring, flood):
 
 
 TRAINING_MASKS = {
-    "r of the match": (match_steps, "secret_residues", no_value_masks(np.s_[:1]), opened_values),
-    "ρ of the match": (match_steps, "secret_residues", no_value_masks(np.s_[1:]), opened_values),
+    "r of the match": (match_steps, "secret_residues", NoEveryOther(True), opened_values),
+    "ρ of the match": (match_steps, "secret_residues", NoEveryOther(False), opened_values),
     "g of the match": (match_steps, "secret_residues", no_residues, opened_distances),
+    "g′ of the match": (match_steps, "secret_residues", no_residues, opened_differences),
     "s of the match": (match_steps, "secret_residues", no_residues, opened_indicators),
+    **{
+        f"{what} of the match, in one strip": (
+            match_steps,
+            "secret_residues",
+            none_in_the_last_strip,
+            view,
+        )
+        for what, view in (
+            ("r and ρ", opened_values),
+            ("g", opened_distances),
+            ("g′", opened_differences),
+            ("s", opened_indicators),
+        )
+    },
     "ρ of the count": (
         count_steps,
         "secret_residues",

@@ -25,7 +25,7 @@ from pv4fad.lead.asking import Scoring
 from pv4fad.lead.refresh import Matching, refresh
 from pv4fad.lead.scoring_job import UNKNOWN, BatchAnswers, JobNotes, RoundAsked, ScoringNotes
 from pv4fad.parties.payment_network import PaymentNetwork
-from pv4fad.protocol.propose.state import NetworkKeys
+from pv4fad.protocol.propose.state import NetworkSecret
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.protocol.score.state import KnownBits, LayersAnswered, Questions
 from pv4fad.run.meter import Meter
@@ -442,7 +442,7 @@ def test_killed_after_every_write_a_refresh_is_made_once_and_old_keys_are_gone()
     for bank, key in zip(world.federation.banks, old, strict=True):
         assert not any(key in one for one in bank.store.snapshot().values())
     with network.store.transaction() as tx:
-        assert not Records(tx, run_id).has(NetworkKeys)
+        assert not Records(tx, run_id).has(NetworkSecret)
     votes = voting(world, case, batch_size=60)(run_of(world))
     assert np.array_equal(votes, expected_votes(world, case))
 

@@ -14,10 +14,12 @@ from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySum
 from pv4fad.protocol.identity import Identity, PublicIdentity
 from pv4fad.protocol.match.messages import (
     BlindedIndicators,
-    DistanceWords,
     EncryptedTable,
+    IndicatorPlanes,
+    MaskedDifferences,
     MaskedDistances,
     MaskedValues,
+    RemainderBits,
     ValueDigits,
 )
 from pv4fad.protocol.parameters import RunParameters
@@ -36,7 +38,9 @@ BOTH = (
     MaskedValues,
     ValueDigits,
     MaskedDistances,
-    DistanceWords,
+    RemainderBits,
+    MaskedDifferences,
+    IndicatorPlanes,
     BlindedIndicators,
     MaskedProducts,
     NoisySums,
@@ -53,8 +57,10 @@ CIPHERTEXTS = [
     ("counts", MaskedValues, "ciphertexts"),
     ("counts", ValueDigits, "digits"),
     ("counts", MaskedDistances, "ciphertexts"),
-    ("counts", DistanceWords, "bits"),
-    ("counts", DistanceWords, "planes"),
+    ("counts", RemainderBits, "bits"),
+    ("counts", MaskedDifferences, "ciphertexts"),
+    ("counts", IndicatorPlanes, "remainders"),
+    ("counts", IndicatorPlanes, "classes"),
     ("counts", BlindedIndicators, "indicators"),
     ("counts", BlindedIndicators, "encrypted_shares"),
     ("counts", MaskedProducts, "ciphertexts"),
@@ -473,18 +479,13 @@ def parties_of(run: Recording):
 
 @each_model
 def test_what_has_arrived_is_not_kept_for_ever(run):
-    """The payment network's messages of match are the bulk: of each bank at most the last one is
-    still there.  Before them it is the proposals with its keys, and after them, in the paper's
-    model, the digits for the aggregator."""
-    words = sum(
-        len(run.of(DistanceWords, bank.name)[0].data) for bank in run.world.federation.banks
-    )
-    others = [
-        sum(len(event.data) for event in run.of(one)) for one in (RunProposal, EncryptedDigits)
-    ]
+    """Messages go to one party after the other, and each is kept until it has been answered.  The
+    bulk of the paper's model are the digits for the aggregator, in several messages."""
+    digits = sum(len(event.data) for event in run.of(EncryptedDigits))
+    largest = max(digits, *(len(event.data) for event in run.events))
     for event in run.events:
         waiting = sum(len(one) for one in party_with(event.receiver, event.after).unanswered())
-        assert waiting < 1.1 * max(words, *others)
+        assert waiting < 2 * largest
 
 
 def test_no_refusal_shows_a_value(run):

@@ -24,6 +24,7 @@ from tests.kit.views import (
     about_broadcast,
     answers_of_one_bank,
     check_masks_are_new_and_bound,
+    difference_ciphertexts,
     distance_ciphertexts,
     envelope,
     hashes_of,
@@ -36,6 +37,7 @@ from tests.kit.views import (
     noise_is_the_flood,
     noisy_sums,
     of_kind,
+    opened_differences,
     opened_distances,
     opened_indicators,
     opened_products,
@@ -57,7 +59,12 @@ import pv4fad.protocol.score.bank
 import pv4fad.protocol.score.steps
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
 from pv4fad.protocol.count.state import SumsSoFar
-from pv4fad.protocol.match.messages import BlindedIndicators, MaskedDistances, MaskedValues
+from pv4fad.protocol.match.messages import (
+    BlindedIndicators,
+    MaskedDifferences,
+    MaskedDistances,
+    MaskedValues,
+)
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.state import Proposal
@@ -107,6 +114,7 @@ def bits_of_one_bank(run, answers):
 VIEWS = {
     opened_values: lambda run: sent_with(run, MaskedValues),
     opened_distances: lambda run: sent_with(run, MaskedDistances),
+    opened_differences: lambda run: sent_with(run, MaskedDifferences),
     opened_indicators: lambda run: sent_with(run, BlindedIndicators),
     opened_products: lambda run: sent_with(run, MaskedProducts),
     noisy_sums: lambda run: sent_with(run, NoisySums),
@@ -148,6 +156,7 @@ def test_all_banks_together_give_the_bits_and_no_more(run):
 RETURNED = {
     value_ciphertexts: (lambda run: sent_with(run, MaskedValues), "values"),
     distance_ciphertexts: (lambda run: sent_with(run, MaskedDistances), "distances"),
+    difference_ciphertexts: (lambda run: sent_with(run, MaskedDifferences), "distances"),
     indicator_ciphertexts: (lambda run: sent_with(run, BlindedIndicators), "indicators"),
     product_ciphertexts: (lambda run: sent_with(run, MaskedProducts), "linear"),
     query_ciphertexts: (queries_sent, "linear"),
@@ -219,7 +228,14 @@ def test_without_this_mask_the_check_above_fails(run, monkeypatch, mask):
 
 @pytest.mark.parametrize(
     "view",
-    [opened_values, opened_distances, opened_indicators, opened_products, opened_queries],
+    [
+        opened_values,
+        opened_distances,
+        opened_differences,
+        opened_indicators,
+        opened_products,
+        opened_queries,
+    ],
     ids=lambda view: view.__name__,
 )
 def test_an_answer_that_is_made_anew_has_new_masks(run, view):

@@ -19,7 +19,7 @@ from pv4fad.protocol.match.state import BankShares, OpenedBlock, PlacedTable
 from pv4fad.protocol.parameters import TablePlan, count_sizes
 from pv4fad.protocol.propose.inputs import match_parameters
 from pv4fad.protocol.propose.messages import BankKeys, RunProposal
-from pv4fad.protocol.propose.state import NetworkKeys, OwnKeys, PublicKeys
+from pv4fad.protocol.propose.state import NetworkSecret, OwnKeys, PublicKeys
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.protocol.tables import TableAccounts
 from pv4fad.protocol.wire import decode
@@ -95,7 +95,7 @@ def test_after_a_bank_changed_its_records_a_new_match_tells(world):
         assert not any(key in one for one in bank.store.snapshot().values())
 
 
-JOIN = (NetworkKeys, PublicKeys, OwnKeys, PlacedTable, OpenedBlock, BankShares)
+JOIN = (NetworkSecret, PublicKeys, OwnKeys, PlacedTable, OpenedBlock, BankShares)
 
 
 def epochs(party, run_id: str) -> set[int]:

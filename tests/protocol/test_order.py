@@ -12,8 +12,9 @@ from pv4fad.protocol.compare.messages import EncryptedDigits, LabelMasks
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.live.messages import LiveQuery, LiveRefusal, LiveReply
 from pv4fad.protocol.match.messages import (
-    DistanceWords,
     EncryptedTable,
+    IndicatorPlanes,
+    RemainderBits,
     TablesInForce,
     ValueDigits,
 )
@@ -34,7 +35,7 @@ from pv4fad.protocol.score.messages import MeteredReply, OwnPart, ScoreQuery, Sc
 from pv4fad.protocol.score.plan import Batch, ScoringPlan
 from pv4fad.protocol.wire import Address, Message, encode, id_of, read_header
 
-ROUNDS = (EncryptedTable, ValueDigits, DistanceWords)
+ROUNDS = (EncryptedTable, ValueDigits, RemainderBits, IndicatorPlanes)
 
 
 def test_every_kind_of_message_has_a_row():
@@ -81,7 +82,7 @@ def test_a_run_is_proposed_to_everybody_and_masks_go_where_the_labels_belong():
     assert receivers_of(match, RunProposal) == receivers_of(match, TablesInForce) == banks
 
 
-def test_a_chain_is_the_roster_three_rounds_of_blocks_and_the_products():
+def test_a_chain_is_the_roster_four_rounds_of_blocks_and_the_products():
     parameters = make_class_world(1, n_banks=2, mode="mixed").parameters
     for bank in parameters.banks:
         steps = chain_of(parameters, bank)
@@ -101,8 +102,8 @@ def test_a_match_after_training_has_the_blocks_alone():
     n_blocks = sum(len(parameters.match_steps(bank)) for bank in parameters.banks)
     kinds = {step.kind for bank in parameters.banks for step in chain_of(parameters, bank)}
     assert kinds == set(ROUNDS)
-    # Proposals, keys; three rounds of blocks and answers; what is in force, receipts.
-    assert messages_of(parameters) == {"match": 2 * 2 + 3 * 2 * n_blocks + 2 * 2}
+    # Proposals, keys; four rounds of blocks and answers; what is in force, receipts.
+    assert messages_of(parameters) == {"match": 2 * 2 + 4 * 2 * n_blocks + 2 * 2}
 
 
 def test_the_comparison_belongs_to_the_paper_model():

@@ -143,9 +143,13 @@ def test_a_routed_table_goes_to_one_bank():
 
 
 def test_layouts_must_fit_the_forest_and_the_ciphertexts():
+    n_trees = base().sizes.n_trees
     for layout, named in (
-        (TableLayout.for_accounts(1000, base().sizes.n_trees + 1), "n_trees"),
-        (TableLayout.for_accounts(1000, base().sizes.n_trees, block_size=8192), "block_size"),
+        (TableLayout.for_accounts(1000, n_trees + 1), "n_trees"),
+        (TableLayout.for_accounts(1000, n_trees, block_size=32768), "no strip"),
+        (TableLayout.for_accounts(1000, n_trees, block_size=8000), "no strip"),
+        (TableLayout.for_accounts(100, n_trees, block_size=16384 // 20), "no strip"),
+        (TableLayout.for_accounts(30_000, n_trees, block_size=8192), "several blocks has full"),
     ):
         plan = TablePlan(table_id="x", banks=("bank01", "bank02"), broadcast=True, layout=layout)
         with pytest.raises(ParameterError, match=named):

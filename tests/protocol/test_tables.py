@@ -6,18 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pv4fad.errors import DataError
+from pv4fad.forest.structure import PublicSizes
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.protocol.tables import (
     BROADCAST,
     assign_tables,
     padded,
     plan_tables,
-    worthwhile_blocks,
 )
 
 DIRECTORY = {"AAAADEFF": "bank01", "BBBBFRPP": "bank02", "BBBBFRXX": "bank02"}
 MEMBERS, OUTSIDERS = tuple(DIRECTORY), ("ZZZZCHZZ", "YYYYATWW")
 N_TREES = 4
+SIZES = PublicSizes(N_TREES, 1, 1, 1, 11)
 
 bics = st.sampled_from([*MEMBERS, *OUTSIDERS, None])
 account_keys = st.lists(
@@ -82,7 +83,7 @@ def test_an_account_of_an_unknown_bank_needs_the_broadcast_table():
 
 def test_every_bank_gets_a_table_and_all_get_the_broadcast_table():
     tables = assign_tables([], DIRECTORY, N_TREES, broadcast=True)
-    plans = plan_tables(tables, {"bank01": 1, "bank02": 1}, N_TREES)
+    plans = plan_tables(tables, {"bank01": 1, "bank02": 1}, SIZES)
     assert [(plan.table_id, plan.banks, plan.broadcast) for plan in plans] == [
         ("bank01", ("bank01",), False),
         ("bank02", ("bank02",), False),
@@ -95,7 +96,7 @@ def test_the_layout_of_a_table_depends_on_the_padded_number_of_accounts_only():
     keys = [("AAAADEFF", f"A{i}") for i in range(900)] + [(None, f"B{i}") for i in range(1000)]
     many = assign_tables(keys, DIRECTORY, N_TREES, broadcast=True)
     banks = {"bank01": 1, "bank02": 1}
-    assert plan_tables(few, banks, N_TREES) == plan_tables(many, banks, N_TREES)
+    assert plan_tables(few, banks, SIZES) == plan_tables(many, banks, SIZES)
 
 
 def test_above_a_thousand_accounts_a_table_is_declared_larger_than_it_is():
@@ -106,35 +107,12 @@ def test_above_a_thousand_accounts_a_table_is_declared_larger_than_it_is():
                 [("AAAADEFF", f"A{i}") for i in range(n)], DIRECTORY, N_TREES, broadcast=False
             ),
             banks,
-            N_TREES,
+            SIZES,
         )
         for n in (padded(2000), 1921)
     )
     assert exact == smaller
     assert exact[0].layout.n_accounts_declared == padded(2000)
-
-
-def test_few_accounts_at_a_large_bank_get_more_blocks_than_they_fill():
-    """A bank's polynomials cost the square of its loads; a block costs a second."""
-    tables = assign_tables([("AAAADEFF", "A")], DIRECTORY, N_TREES, broadcast=True)
-    small, large = (
-        {
-            plan.table_id: plan.layout.n_blocks
-            for plan in plan_tables(tables, {"bank01": 1000, "bank02": n}, N_TREES)
-        }
-        for n in (1000, 2_000_000)
-    )
-    assert small == {"bank01": 1, "bank02": 1, BROADCAST: 1}
-    assert large["bank01"] == 1
-    assert 3 <= large["bank02"] == large[BROADCAST] <= 12
-
-
-@pytest.mark.parametrize("n", [1, 1000, 100_000, 2_000_000, 10**7])
-def test_the_number_of_blocks_follows_from_the_padded_size_of_a_bank(n):
-    blocks = worthwhile_blocks(padded(n))
-    assert worthwhile_blocks(padded(padded(n) - 1)) == blocks
-    # The mean load stays where making the polynomials does not dominate.
-    assert 3 * n / (blocks * 16384) < 120
 
 
 def test_no_repr_shows_an_account():

@@ -12,6 +12,7 @@ from tests.kit.uniformity import is_uniform
 from tests.kit.views import (
     TRAINING_MASKS,
     all_of,
+    difference_ciphertexts,
     distance_ciphertexts,
     envelope,
     hashes_of,
@@ -26,6 +27,7 @@ from tests.kit.views import (
     noisy_sums,
     of_kind,
     opened,
+    opened_differences,
     opened_distances,
     opened_indicators,
     opened_products,
@@ -48,7 +50,12 @@ from pv4fad.protocol.compare.state import Blinding, LabelShare, MaskBlock, Maske
 from pv4fad.protocol.compare.steps import masked_leaves
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.count.state import OwnSums, SumsSoFar
-from pv4fad.protocol.match.messages import BlindedIndicators, MaskedDistances, MaskedValues
+from pv4fad.protocol.match.messages import (
+    BlindedIndicators,
+    MaskedDifferences,
+    MaskedDistances,
+    MaskedValues,
+)
 from pv4fad.protocol.parameters import digest_of
 from pv4fad.protocol.propose.state import CountedAccounts
 from pv4fad.protocol.state import Proposal
@@ -77,7 +84,7 @@ def test_kinds_order_and_sizes_of_messages_do_not_depend_on_anybodys_data(run):
 
 
 def label_ciphertexts(run, answers):
-    return (of_kind(answers, SharedLabels).ciphertext,), network_key(run)
+    return (of_kind(answers, SharedLabels).ciphertext,), network_key(run, "compare")
 
 
 def label_share(run, answers):
@@ -96,6 +103,7 @@ def masked_leaf_sums(run, answers):
 VIEWS = {
     opened_values: MaskedValues,
     opened_distances: MaskedDistances,
+    opened_differences: MaskedDifferences,
     opened_indicators: BlindedIndicators,
     opened_products: MaskedProducts,
     noisy_sums: NoisySums,
@@ -139,6 +147,7 @@ def test_no_bank_receives_the_same_masked_values_as_another(run):
 RETURNED = {
     value_ciphertexts: (MaskedValues, "values"),
     distance_ciphertexts: (MaskedDistances, "distances"),
+    difference_ciphertexts: (MaskedDifferences, "distances"),
     indicator_ciphertexts: (BlindedIndicators, "indicators"),
     product_ciphertexts: (MaskedProducts, "linear"),
     label_ciphertexts: (SharedLabels, "compare"),
@@ -211,6 +220,7 @@ def test_without_the_flood_the_check_above_fails(run, monkeypatch, returned):
     [
         opened_values,
         opened_distances,
+        opened_differences,
         opened_indicators,
         opened_products,
         masked_leaf_sums,

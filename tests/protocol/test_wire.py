@@ -141,7 +141,7 @@ def test_bytes_of_format_version_3_never_change():
         b'["sums","int64",[1]],["bits","uint8",[2,0]]]}'
     )
     expected = (
-        b"PV4M\x03\x00\x0f" + struct.pack("<I", len(header)) + b"test-everything" + header
+        b"PV4M\x04\x00\x0f" + struct.pack("<I", len(header)) + b"test-everything" + header
         + b"\x00\xff"
         + bytes([3, *7 * [0], *8 * [0], 5, *7 * [0]]) + b"onethree"
         + bytes([1, *7 * [0], *7 * [0], 0x80])
@@ -185,7 +185,7 @@ def test_mutated_messages_are_refused_or_are_other_valid_messages(message, data)
     assert_refused_or_canonical(bytes(mutated))
 
 
-def envelope(header, payload=b"", kind=b"test-everything", version=3):
+def envelope(header, payload=b"", kind=b"test-everything", version=4):
     return struct.pack("<4sHBI", b"PV4M", version, len(kind), len(header)) + kind + header + payload
 
 
@@ -231,7 +231,7 @@ def residues(header, payload=b""):
     [
         (b"", "truncated"),
         (b"PV5M" + encode(EXAMPLE)[4:], "not a PV4FAD message"),
-        (envelope(b"{}", version=1), "message format 1, this program speaks 3"),
+        (envelope(b"{}", version=1), "message format 1, this program speaks 4"),
         (envelope(b"{}", kind=b"pickle"), "unknown kind of message 'pickle'"),
         (encode(EXAMPLE)[:-1], "field sums: truncated"),
         (encode(EXAMPLE) + b"\0", "1 bytes too many"),

@@ -216,12 +216,12 @@ print(peak() - before)
     assert int(run.stdout) * unit < 48 * 2**20
 
 
-@pytest.mark.parametrize(("version", "text"), [(0, "format 0"), (1, "format 1"), (5, "format 5")])
+@pytest.mark.parametrize(("version", "text"), [(0, "format 0"), (1, "format 1"), (6, "format 6")])
 def test_a_store_of_another_version_is_refused_with_both_versions(folder, version, text):
     create(folder)
     with raw(folder) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    with pytest.raises(StoreError, match=f"{text}, this program uses 4: use the version"):
+    with pytest.raises(StoreError, match=f"{text}, this program uses 5: use the version"):
         DiskStore.open(folder, PASSPHRASE)
 
 

@@ -68,7 +68,7 @@ Scoring asks one bit              by hand             third party   private
 Of the 1 for Fay the payment network held {answer.own}, and bank02 sent {answer.reply};
 {answer.own} + {answer.reply} = {bits[1]} modulo {modulus}.
 
-{n_messages} messages, {megabytes:.0f} MB; 5000 accounts take no more: a table has 16384 bins.
+{n_messages} messages, {megabytes:.0f} MB; 1000 accounts take no more: a table has room for them.
 """
 
 _BANK_OF = {name: bank for bank, accounts in ACCOUNTS.items() for name in accounts} | {

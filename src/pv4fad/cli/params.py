@@ -15,11 +15,11 @@ from pv4fad.errors import ParameterError
 from pv4fad.evidence.classes import CountedSets
 from pv4fad.forest.structure import PublicSizes
 from pv4fad.hashing.keyed import KEY_BYTES
-from pv4fad.hashing.table_size import LOG2_FAILURE, TableLayout
+from pv4fad.hashing.table_size import LOG2_FAILURE
 from pv4fad.hashing.tags import TAG_MODULUS
-from pv4fad.he.circuits import PLANE_PRIMES, VALUE_PRIMES
+from pv4fad.he.circuits import VALUE_PRIMES
 from pv4fad.he.noise import FAILURE_BITS, POLYNOMIAL_BITS
-from pv4fad.he.polynomial import exponents
+from pv4fad.he.polynomial import n_powers
 from pv4fad.he.ring import (
     DISTANCE_RING,
     PLAIN_MODULI,
@@ -32,7 +32,8 @@ from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.delta import delta_text
 from pv4fad.privacy.effective import default_honest_banks
 from pv4fad.protocol.compare.steps import digit_bases
-from pv4fad.protocol.match.comparison import N_DIGITS, WORD_BITS
+from pv4fad.protocol.layouts import cheapest_layout
+from pv4fad.protocol.match.comparison import N_BITS, N_DIGITS, N_LAST_REMAINDERS
 from pv4fad.protocol.parameters import (
     LOG2_DISTANCE,
     LOG2_FALSE_MATCH,
@@ -46,7 +47,7 @@ from pv4fad.protocol.parameters import (
 )
 from pv4fad.protocol.propose.ring_keys import new_keys, new_share_keys
 from pv4fad.protocol.score.plan import ScoringPlan
-from pv4fad.protocol.tables import padded, worthwhile_blocks
+from pv4fad.protocol.tables import padded
 from pv4fad.schema import Absent
 
 _MOST = 10**9  # accounts
@@ -183,11 +184,12 @@ def plan_run(
 ) -> RunParameters:
     """A run whose payment network has equally many accounts at every bank."""
     names = [f"bank{number:02d}" for number in range(1, n_banks + 1)]
-    layout = TableLayout.for_accounts(
+    layout = cheapest_layout(
         padded(-(-pns_accounts // n_banks)),
-        model.sizes.n_trees,
+        padded(bank_accounts),
+        n_trees=model.sizes.n_trees,
+        n_atoms=model.sizes.n_atoms,
         n_tables=n_banks,
-        least_blocks=worthwhile_blocks(padded(bank_accounts)),
     )
     return RunParameters(
         **vars(model),
@@ -234,6 +236,7 @@ def report(parameters: RunParameters) -> dict[str, dict[str, Any]]:
         "tag ring": _ring(TAG_RING),
         "distance ring": _ring(DISTANCE_RING),
         "match ring": _ring(parameters.match_ring),
+        **{f"{name} ring": _ring(ring) for name, ring in parameters.aggregator_rings.items()},
         "share ring": _ring(parameters.share_ring),
         "tables": _tables(parameters),
         "static noise bounds, log2 of |message + t·noise|": {
@@ -308,14 +311,16 @@ def _tables(parameters: RunParameters) -> dict[str, Any]:
         "tables": len(parameters.tables),
         "accounts declared for each": layout.n_accounts_declared,
         "accounts declared by each bank": parameters.banks[plan.banks[0]],
-        "blocks of 16,384 bins": layout.n_blocks,
+        "blocks": layout.n_blocks,
+        "bins of a block": layout.block_size,
+        "strips of a ciphertext": parameters.strips(plan).n,
         "segments": layout.n_segments,
         "bins per segment": layout.bins_per_segment,
         "bins per account": round(layout.n_bins_used / layout.n_accounts_declared, 3),
         "log2 placement failure": Limited(layout.log2_failure(), LOG2_FAILURE),
         "accounts of a bank in a bin, at most": parameters.largest_load(plan),
         "log2 more than that": LOG2_LOAD,
-        "powers of a tag": len(exponents(parameters.largest_load(plan))),
+        "ciphertexts for the powers of a tag": _n_powers(parameters, plan),
         "tags modulo": TAG_MODULUS,
         "log2 false match": Limited(parameters.log2_false_match, LOG2_FALSE_MATCH),
     }
@@ -323,8 +328,12 @@ def _tables(parameters: RunParameters) -> dict[str, Any]:
 
 def _sanitising(parameters: RunParameters) -> dict[str, Any]:
     circuits: dict[str, Any] = {}
-    match = parameters.match_ring
-    rings = {"values": TAG_RING, "distances": DISTANCE_RING, "indicators": match, "compare": match}
+    rings = {
+        "values": TAG_RING,
+        "distances": DISTANCE_RING,
+        "indicators": parameters.match_ring,
+        "compare": parameters.compare_ring,
+    }
     for name, bound in parameters.bounds.items():
         ring = Ring.of(rings.get(name, parameters.share_ring))
         modulus = prod(ring.primes[: bound.flood.n_primes])
@@ -351,26 +360,35 @@ def _messages(parameters: RunParameters) -> Iterator[tuple[str, Size]]:
         ring.ciphertext_bytes(ring.parameters.n_data_primes) for ring in (*rings, share)
     )
     match_last, share_last = match.ciphertext_bytes(1), share.ciphertext_bytes(1)
-    sizes, n_banks = parameters.sizes, len(parameters.banks)
+    compare = Ring.of(parameters.compare_ring)
+    sizes, n_banks, scoring = parameters.sizes, len(parameters.banks), ScoringPlan(parameters)
     n_blocks = sum(plan.layout.n_blocks for plan in parameters.tables)
-    n_share_blocks = n_blocks * match.degree // share.degree
-    pns = [pair.public for pair in new_keys(parameters).values()]
+    n_share_blocks = sum(map(scoring.n_share_blocks, parameters.tables))
+    pns = [pair.public for name, pair in new_keys(parameters).items() if name != "compare"]
     bank = new_share_keys(parameters, "bank01").public
     pns_keys = sum(len(key.data) + len(key.relinearisation or b"") for key in pns)
     n_digits = sum(digit_bases(parameters.plain_modulus)) * parameters.n_leaf_blocks
-    n_powers = sum(
-        len(exponents(parameters.largest_load(plan))) * plan.layout.n_blocks
-        for plan in parameters.tables
+    n_of_powers = sum(
+        _n_powers(parameters, plan) * plan.layout.n_blocks for plan in parameters.tables
     )
-    planes = match.ciphertext_bytes(PLANE_PRIMES)
+
+    def ciphertexts(n_rows: int) -> int:
+        """In which so many rows of every block fit."""
+        return sum(
+            parameters.strips(plan).n_ciphertexts(n_rows) * plan.layout.n_blocks
+            for plan in parameters.tables
+        )
+
     yield "0 keys, S → B", Size(n_banks, pns_keys)
     yield "0 keys, B → S", Size(n_banks, len(bank.data))
-    yield "1 powers, S → B", Size(n_powers, tag_top)
+    yield "1 powers, S → B", Size(n_of_powers, tag_top)
     yield "1 values, B → S", Size(2 * n_blocks, tag.ciphertext_bytes(VALUE_PRIMES))
-    yield "2 digits, S → B", Size((N_DIGITS + 1) * n_blocks, distance_top)
+    yield "2 digits, S → B", Size(ciphertexts(N_DIGITS), distance_top)
     yield "2 distances, B → S", Size(n_blocks, distance.ciphertext_bytes(1))
-    yield "3 codewords, S → B", Size(WORD_BITS * n_blocks, match_top)
-    yield "3 planes, S → B", Size(sizes.n_atoms * n_blocks, planes)
+    yield "3 bits, S → B", Size(ciphertexts(N_BITS), distance_top)
+    yield "3 differences, B → S", Size(n_blocks, distance.ciphertext_bytes(1))
+    yield "3 remainders, S → B", Size(ciphertexts(N_LAST_REMAINDERS), match_top)
+    yield "3 classes, S → B", Size(sizes.n_atoms * n_blocks, match_top)
     yield "3 indicators, B → S", Size(sizes.n_atoms * n_blocks, match_last)
     yield "3 shares, B → S", Size(sizes.n_atoms * n_share_blocks, share_top)
     yield "4 products, S → B", Size(parameters.n_sanitised["linear"], share_last)
@@ -379,8 +397,9 @@ def _messages(parameters: RunParameters) -> Iterator[tuple[str, Size]]:
         yield "6 noisy counts, A → S", Size(sizes.n_sums, 8)
     else:
         yield "6 blinded sums, A → S", Size(sizes.n_leaves, 8)
-        yield "7 digits, S → A", Size(n_digits, match_top)
-        yield "8 labels, A → S", Size(parameters.n_leaf_blocks, match_last)
+        compare_top = compare.ciphertext_bytes(compare.parameters.n_data_primes)
+        yield "7 digits, S → A", Size(n_digits, compare_top)
+        yield "8 labels, A → S", Size(parameters.n_leaf_blocks, compare.ciphertext_bytes(1))
     if parameters.mode == "released":
         yield "9 label masks, A → S", Size(sizes.n_leaves, 8)
     step = "each round"
@@ -389,9 +408,13 @@ def _messages(parameters: RunParameters) -> Iterator[tuple[str, Size]]:
         yield "9 label masks, A → B", Size(sizes.n_leaves * n_banks, 8)
         yield "10 labels, B → S", Size(sizes.n_leaves * n_banks, share_top)
         yield "10 set shares, S → B", Size(sizes.n_distinct_sets * n_share_blocks, share_last)
-    n_queries = ScoringPlan(parameters).queries_per_slot * n_share_blocks
+    n_queries = scoring.queries_per_slot * n_share_blocks
     yield f"11 queries, S → B, {step}", Size(n_queries, share_last)
-    yield f"12 replies, B → S, {step}", Size(match.degree * n_blocks, 4)
+    yield f"12 replies, B → S, {step}", Size(share.degree * n_share_blocks, 4)
+
+
+def _n_powers(parameters: RunParameters, plan: TablePlan) -> int:
+    return n_powers(parameters.largest_load(plan), parameters.strips(plan).n)
 
 
 def _lines(entries: dict[str, Any]) -> Iterator[str]:

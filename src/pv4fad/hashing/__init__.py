@@ -1,1 +1,1 @@
-"""How accounts become bins and tags: keyed hashing, cuckoo tables, constant-weight codewords."""
+"""How accounts become bins and tags: keyed hashing, cuckoo tables, polynomials of bins."""

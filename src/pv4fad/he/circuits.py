@@ -1,9 +1,9 @@
 """The static bounds of each circuit the protocol runs, step by step.
 
 values      Σ powers·coefficients, twice over: a bank's polynomials       tag ring, 4 primes
-distances   Σ digits·digits                                               distance ring, 2 primes
-indicators  Σ bits·bits → (z−1)(z−9) → times selected planes              match ring, 5 → 2 primes
-compare     Σ digits·masks → tree of products                             match ring, 5 → 2 primes
+distances   Σ digits·digits, twice over: of values, then of remainders    distance ring, 2 primes
+indicators  Σ remainders·masks times Σ planes·masks                       match ring, 3 → 2 primes
+compare     Σ digits·masks → tree of products                             compare ring, 5 → 2 primes
 linear      Σ blocks·integers: counts, released scoring, opened shares    share ring, 2 or 3 primes
 sealed      (Σ leaves·masks)·slots + Σ sets·slots: sealed scoring         share ring, 3 primes
 live        Σ blocks·one-hot masks: live questions                        share ring, 3 → 2 primes
@@ -16,59 +16,49 @@ from math import ceil, log2, sqrt
 from pv4fad.errors import ParameterError
 from pv4fad.he.noise import ERROR_VARIANCE, TAU, UNIFORM_VARIANCE, CircuitBound, NoiseModel
 from pv4fad.he.one_hot import MOST_SUMMED
-from pv4fad.he.polynomial import baby_steps
+from pv4fad.he.polynomial import baby_steps, n_powers
 from pv4fad.he.ring import Ring
 
 FINAL_PRIMES = 2  # where indicators, compare and live are sanitised
-EQUALITY_PRIMES = 5  # where the products of indicators begin
 VALUE_PRIMES = 2  # of the values that are sent
-PLANE_PRIMES = 3  # of the planes that are multiplied with [P(x) = 0]
 
 
-def values_bound(ring: Ring, degree: int) -> CircuitBound:
+def values_bound(ring: Ring, degree: int, n_strips: int = 1) -> CircuitBound:
     """A bank's polynomials, `polynomial.evaluate`; sanitised at the top, before any switch, and
     sent at two primes: one leaves too little room beside t of 47 bits and a rounding."""
-    model, w = NoiseModel(ring), baby_steps(degree)
+    model, w = NoiseModel(ring), baby_steps(degree, n_strips)
     top = ring.parameters.n_data_primes
     # The coefficients are the bank's data.
     section = sqrt(w - 1) * model.fresh * model.data + model.data
-    n_giants = max(1, degree // w)
+    n_giants = max(1, n_powers(degree, n_strips) - (w - 1))
     total = n_giants * section * model.fresh + section + model.relinearisation(top)
     steps = {"powers": model.fresh, "section": section, "values": total}
     return model.bound("values", steps, total, top, VALUE_PRIMES)
 
 
 def distances_bound(ring: Ring, n_digits: int) -> CircuitBound:
-    """Σ (digit − digit)², with the squares of the encrypted digits in one more ciphertext."""
+    """Σ digit·digit over at most so many ciphertexts; those of the bank are random."""
     model = NoiseModel(ring)
-    total = sqrt(n_digits) * model.fresh * model.plain + model.fresh + model.plain
+    total = sqrt(n_digits) * model.fresh * model.plain + model.plain
     steps = {"digits": model.fresh, "distances": total}
     return model.bound("distances", steps, total, ring.parameters.n_data_primes)
 
 
-def indicators_bound(ring: Ring, n_bits: int, n_classes: int) -> CircuitBound:
-    """Codewords of `n_bits` bits compared, then times the plane of each class."""
+def indicators_bound(ring: Ring, n_remainders: int, n_classes: int) -> CircuitBound:
+    """One of the remainders picked, times the plane of each class, picked from all of them."""
     model, level = NoiseModel(ring), ring.parameters.n_data_primes
-    agreeing = sqrt(n_bits) * model.fresh * model.plain
-    steps = {"bits": model.fresh, "agreeing ones": agreeing}
-    while level > EQUALITY_PRIMES:
-        agreeing = model.switched(agreeing, level)
+    if level <= FINAL_PRIMES:
+        raise ParameterError("prime_bits: too few primes for a product")
+    # Every slot takes one of them, by random masks.
+    equal = sqrt(n_remainders) * model.fresh * model.plain
+    selected = sqrt(n_classes) * model.fresh * model.plain
+    steps = {"planes": model.fresh, "equal": equal, "selected planes": selected}
+    phase = equal * selected + model.relinearisation(level)
+    while level > FINAL_PRIMES:
+        phase = phase / ring.primes[level - 1] + model.rounding_coefficient
         level -= 1
-    square = model.product(agreeing, agreeing, level)
-    steps["square"] = square
-    equal = model.product(square, square, level - 1)
-    steps["equal"] = equal
-    level -= 2
-    if level != PLANE_PRIMES:
-        raise ParameterError("prime_bits: equality must end where the planes are")
-    steps["planes"] = model.public_fresh
-    # Every slot takes one of the planes, by random masks.
-    selected = sqrt(n_classes) * model.public_fresh * model.plain
-    steps["selected planes"] = selected
-    before = equal * selected + model.relinearisation(level)
-    coefficient = before / ring.primes[level - 1] + model.rounding_coefficient
-    steps["indicators"] = coefficient
-    return model.bound("indicators", steps, coefficient, FINAL_PRIMES)
+    steps["indicators"] = phase
+    return model.bound("indicators", steps, phase, FINAL_PRIMES)
 
 
 def compare_bound(ring: Ring, n_digits: int, largest_base: int) -> CircuitBound:

@@ -157,10 +157,6 @@ class Evaluator:
         """into += plain slots."""
         self._seal.add_plain_inplace(into, self.ring.encode(values))
 
-    def add_constant(self, into: Ciphertext, value: int) -> None:
-        """into += the same value in every slot."""
-        self._seal.add_plain_inplace(into, _constant(self.ring, value))
-
     def times_slots(self, ciphertext: Ciphertext, values: NDArray[Any]) -> Ciphertext:
         """ciphertext · plain slots, which must not all be zero (see `add_products`)."""
         return self._seal.multiply_plain(ciphertext, self.ring.encode(values))
@@ -198,7 +194,10 @@ class Evaluator:
 
     def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
         """left · right, relinearised and switched one prime down, with all its noise."""
-        return self._relinearised(self.product(left, right))
+        product = self.product(left, right)
+        self._seal.relinearize_inplace(product, self._relin)
+        self._seal.mod_switch_to_next_inplace(product)
+        return product
 
     def product(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
         """left · right with three polynomials: to be added to others before it is relinearised."""
@@ -216,10 +215,6 @@ class Evaluator:
         self._seal.relinearize_inplace(total, self._relin)
         return total
 
-    def square(self, ciphertext: Ciphertext) -> Ciphertext:
-        """ciphertext², relinearised and switched one prime down."""
-        return self._relinearised(self._seal.square(ciphertext))
-
     def switch_to(self, ciphertext: Ciphertext, n_primes: int) -> Ciphertext:
         """The same plaintext at a lower level."""
         if self.ring.level_of(ciphertext) == n_primes:
@@ -229,16 +224,6 @@ class Evaluator:
     def to_coefficients(self, ciphertext: Ciphertext) -> None:
         """From the form all operations work on to the coefficients (see `sanitise`)."""
         self._seal.transform_from_ntt_inplace(ciphertext)
-
-    def _relinearised(self, ciphertext: Ciphertext) -> Ciphertext:
-        self._seal.relinearize_inplace(ciphertext, self._relin)
-        self._seal.mod_switch_to_next_inplace(ciphertext)
-        return ciphertext
-
-
-def _constant(ring: Ring, value: int) -> Plaintext:
-    """The same value in every slot."""
-    return seal.Plaintext(f"{value % ring.plain_modulus:X}")
 
 
 @lru_cache(maxsize=16)

@@ -74,14 +74,6 @@ class NoiseModel:
         return KAPPA * self.t * sqrt(self.n * (ERROR_VARIANCE + UNIFORM_VARIANCE))
 
     @property
-    def public_fresh(self) -> float:
-        """A fresh encryption of zero under the public key, which ends with a switch from the
-        special prime, and a plaintext."""
-        small = KAPPA**2 * self.n * sqrt(SECRET_VARIANCE * ERROR_VARIANCE)
-        error = 2 * small + KAPPA * sqrt(self.n * ERROR_VARIANCE)
-        return self.t * error / self.special + self.rounding + self.plain
-
-    @property
     def _roundings(self) -> float:
         """One polynomial of roundings: the random part, and the mean."""
         return self.plain + self.t / 2 * self._all_ones

@@ -64,20 +64,28 @@ class RingParameters:
 
 # Primes that allow batching at N = 16384; which one a run takes follows from its largest sum.
 PLAIN_MODULI = (65537, 163841, 786433, 2654209)
-_LARGEST_FOR_FIVE_PRIMES = 163841
+_LARGEST_WITHOUT_ANOTHER_PRIME = 163841
 
 TAG_RING = RingParameters(16384, TAG_MODULUS, (60,) * 5)
 DISTANCE_RING = RingParameters(16384, 65537, (60,) * 3)
 
 
 def match_ring(plain_modulus: int) -> RingParameters:
-    """The payment network's ring of the run: three products, with room to sanitise at two primes.
+    """The payment network's ring of the run: one product, with room to sanitise at two primes.
 
-    A larger plaintext modulus makes the first sum noisier; a sixth prime takes that off again
-    before the products start.  The noise analysis (`circuits`) says that this suffices.
+    A larger plaintext modulus makes the factors noisier, and needs a prime more.  The noise
+    analysis (`circuits`) says that this suffices.
     """
-    n_data_primes = 5 if plain_modulus <= _LARGEST_FOR_FIVE_PRIMES else 6
-    return RingParameters(16384, plain_modulus, (60,) * (n_data_primes + 1))
+    return RingParameters(16384, plain_modulus, (60,) * (4 + _another_prime(plain_modulus)))
+
+
+def compare_ring(plain_modulus: int) -> RingParameters:
+    """The payment network's ring for the aggregator, paper's model: three products in a row."""
+    return RingParameters(16384, plain_modulus, (60,) * (6 + _another_prime(plain_modulus)))
+
+
+def _another_prime(plain_modulus: int) -> int:
+    return int(plain_modulus > _LARGEST_WITHOUT_ANOTHER_PRIME)
 
 
 def share_ring(plain_modulus: int) -> RingParameters:

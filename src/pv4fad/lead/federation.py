@@ -99,7 +99,9 @@ class Federation(LedFederation):
     def deliver(self, messages: Iterable[bytes], observer: Observer | None = None) -> None:
         parties = self._parties()
         lead = parties[self.payment_network.name]
-        InProcessTransport(parties, self.payment_network.pool, observer).deliver(lead.party.name, lead.stamped(messages))
+        InProcessTransport(parties, self.payment_network.pool, observer).deliver(
+            lead.party.name, lead.stamped(messages)
+        )
 
     def resume(self, observer: Observer | None = None) -> None:
         parties = self._parties()

@@ -31,15 +31,17 @@ from pv4fad.protocol.count.bank import add_products, draw_noise, release
 from pv4fad.protocol.count.messages import MaskedProducts
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.match.bank import (
+    answer_bits,
     answer_digits,
+    answer_planes,
     answer_table,
-    answer_words,
     keep_in_force,
 )
 from pv4fad.protocol.match.bank_accounts import BankRecords, BankTable
 from pv4fad.protocol.match.messages import (
-    DistanceWords,
     EncryptedTable,
+    IndicatorPlanes,
+    RemainderBits,
     TablesInForce,
     ValueDigits,
 )
@@ -62,7 +64,7 @@ from pv4fad.store.records import Records, run_ids
 from pv4fad.store.store import Store, Transaction
 from pv4fad.workers import WorkerPool
 
-_Step = Roster | EncryptedTable | ValueDigits | DistanceWords | MaskedProducts
+_Step = Roster | EncryptedTable | ValueDigits | RemainderBits | IndicatorPlanes | MaskedProducts
 """The messages of a bank's chain in training or a match."""
 
 
@@ -152,7 +154,12 @@ class Bank(Party):
                 return self._join(message, run)
             case (
                 Following(done),
-                Roster() | EncryptedTable() | ValueDigits() | DistanceWords() | MaskedProducts(),
+                Roster()
+                | EncryptedTable()
+                | ValueDigits()
+                | RemainderBits()
+                | IndicatorPlanes()
+                | MaskedProducts(),
             ):
                 return self._follow(message, run, done)
             case Matched(), TablesInForce():
@@ -219,8 +226,10 @@ class Bank(Party):
                 return answer_table(message, table, run, self.pool)
             case ValueDigits():
                 return answer_digits(message, run, self.pool)
-            case DistanceWords():
-                return answer_words(message, run, self.pool)
+            case RemainderBits():
+                return answer_bits(message, run, self.pool)
+            case IndicatorPlanes():
+                return answer_planes(message, run, self.pool)
             case MaskedProducts():
                 add_products(message, run, self.pool)
                 return receipt_of(message)

@@ -19,14 +19,17 @@ from pv4fad.protocol.count.messages import MaskedProducts
 from pv4fad.protocol.count.network import make_products
 from pv4fad.protocol.match.messages import (
     BlindedIndicators,
-    DistanceWords,
     EncryptedTable,
+    IndicatorPlanes,
+    MaskedDifferences,
     MaskedDistances,
     MaskedValues,
+    RemainderBits,
     ValueDigits,
 )
 from pv4fad.protocol.match.network import (
     MatchMessages,
+    keep_differences,
     keep_distances,
     keep_shares,
     keep_values,
@@ -81,7 +84,8 @@ class NetworkChains:
             Roster: make_roster,
             EncryptedTable: match.make_table,
             ValueDigits: match.make_digits,
-            DistanceWords: match.make_words,
+            RemainderBits: match.make_bits,
+            IndicatorPlanes: match.make_planes,
             MaskedProducts: partial(make_products, pool=pool),
             BlindedSetShares: queries.make_set_shares,
             LabelRequest: make_label_request,
@@ -92,6 +96,7 @@ class NetworkChains:
             Receipt: lambda receipt, run: None,
             MaskedValues: partial(keep_values, pool=pool),
             MaskedDistances: partial(keep_distances, pool=pool),
+            MaskedDifferences: partial(keep_differences, pool=pool),
             BlindedIndicators: partial(keep_shares, pool=pool),
             SetSharesOpened: keep_set_shares_opened,
             EncryptedLabels: keep_labels,

@@ -57,6 +57,7 @@ from pv4fad.protocol.count.network import keep_counts
 from pv4fad.protocol.count.state import ReleasedCounts
 from pv4fad.protocol.match.messages import (
     BlindedIndicators,
+    MaskedDifferences,
     MaskedDistances,
     MaskedValues,
     TablesInForce,
@@ -266,7 +267,11 @@ class PaymentNetwork(Party):
                 return self._admit(message, run, answered)
             case (
                 Running(answered),
-                MaskedValues() | MaskedDistances() | BlindedIndicators() | Receipt(),
+                MaskedValues()
+                | MaskedDistances()
+                | MaskedDifferences()
+                | BlindedIndicators()
+                | Receipt(),
             ):
                 return self._advance(message, run, answered)
             case Running(answered), NoisyCounts() | BlindedSums():

@@ -8,7 +8,7 @@ bank refuses what would take the last 365 days above its limit.
 Amounts are exact fractions, rounded up when they are charged.  What is charged on one day is one
 record; the records of earlier days never change.
 
-    match     three rounds of ciphertexts, and false matches; in training also what is counted
+    match     four rounds of ciphertexts, and false matches; in training also what is counted
     scoring   answered questions or votes
 
 Live queries are not entered: they cannot wait for a store.  Each is within 2^-72 of uniform, and a

@@ -20,10 +20,12 @@ from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySum
 from pv4fad.protocol.live.messages import LiveQuery, LiveRefusal, LiveReply
 from pv4fad.protocol.match.messages import (
     BlindedIndicators,
-    DistanceWords,
     EncryptedTable,
+    IndicatorPlanes,
+    MaskedDifferences,
     MaskedDistances,
     MaskedValues,
+    RemainderBits,
     TablesInForce,
     ValueDigits,
 )
@@ -119,7 +121,8 @@ TRAINING: tuple[Row[RunParameters], ...] = (
     Row("propose", S, Roster, B, Receipt, chain=True),
     Row("match", S, EncryptedTable, B, MaskedValues, blocks, chain=True),
     Row("match", S, ValueDigits, B, MaskedDistances, blocks, chain=True),
-    Row("match", S, DistanceWords, B, BlindedIndicators, blocks, chain=True),
+    Row("match", S, RemainderBits, B, MaskedDifferences, blocks, chain=True),
+    Row("match", S, IndicatorPlanes, B, BlindedIndicators, blocks, chain=True),
     Row("count", S, MaskedProducts, B, Receipt, products, chain=True),
     Row("count", B, NoisySums, A),
     Row("count", A, NoisyCounts, S, modes=("counts",)),
@@ -133,7 +136,8 @@ MATCHING: tuple[Row[RunParameters], ...] = (
     Row("match", S, RunProposal, B, BankKeys),
     Row("match", S, EncryptedTable, B, MaskedValues, blocks, chain=True),
     Row("match", S, ValueDigits, B, MaskedDistances, blocks, chain=True),
-    Row("match", S, DistanceWords, B, BlindedIndicators, blocks, chain=True),
+    Row("match", S, RemainderBits, B, MaskedDifferences, blocks, chain=True),
+    Row("match", S, IndicatorPlanes, B, BlindedIndicators, blocks, chain=True),
     Row("match", S, TablesInForce, B, Receipt),
 )
 SCORING: tuple[Row[Batch], ...] = (

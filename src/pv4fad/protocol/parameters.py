@@ -46,16 +46,18 @@ from pv4fad.he.ring import (
     TAG_RING,
     Ring,
     RingParameters,
+    compare_ring,
     match_ring,
     share_ring,
 )
+from pv4fad.he.strips import Strips
 from pv4fad.privacy.bound import sensitivity
 from pv4fad.privacy.delta import upper_bound
 from pv4fad.privacy.epsilon import Epsilon, parse_epsilon
 from pv4fad.privacy.noise import noise_tail_bound
 from pv4fad.protocol.compare.steps import DIGIT_BASE, digit_bases
 from pv4fad.protocol.count.packing import Lane, lanes
-from pv4fad.protocol.match.comparison import N_DIGITS, WORD_BITS
+from pv4fad.protocol.match.comparison import N_DIGITS, N_LAST_REMAINDERS
 from pv4fad.protocol.roles import NOT_BANKS
 from pv4fad.schema import MOST_CLASSES, MOST_SIDES, Absent, Schema
 from pv4fad.validated import ValidatedModel
@@ -73,6 +75,7 @@ _MESSAGE_BYTES = 100 * 2**20  # of ciphertexts in one message, about
 # A proposal comes from another party: no more work and memory than this follows from it.
 _MOST_ACCOUNTS = 10**9
 _MOST_BLOCKS = 2**12
+MOST_STRIPS = 16
 _MOST_TREES = 2**10
 _MOST_LEAVES = 2**20
 
@@ -221,10 +224,15 @@ class RunParameters(ValidatedModel):
         ):
             if value > most:
                 raise ParameterError(f"{name}: {value} is more than the {most} that are supported")
-        if any(plan.layout.block_size != degree for plan in self.tables):
-            raise ParameterError(
-                f"block_size: a block of bins fills a ciphertext of {degree} slots"
-            )
+        for layout in (plan.layout for plan in self.tables):
+            n_strips = degree // layout.block_size
+            if n_strips not in range(1, MOST_STRIPS + 1) or layout.block_size != degree // n_strips:
+                raise ParameterError(
+                    f"block_size: {layout.block_size} bins are no strip of a ciphertext of {degree}"
+                    f" slots; it has 1 to {MOST_STRIPS} strips of equal size"
+                )
+            if n_strips > 1 and layout.n_blocks > 1:
+                raise ParameterError("block_size: a table of several blocks has full ones")
 
     # Privacy.
 
@@ -323,13 +331,17 @@ class RunParameters(ValidatedModel):
 
     @cached_property
     def network_rings(self) -> dict[str, RingParameters]:
-        """The payment network's rings, by name."""
+        """The payment network's rings in which banks compute, by name."""
         return {"tags": TAG_RING, "distances": DISTANCE_RING, "match": self.match_ring}
 
     @cached_property
+    def compare_ring(self) -> RingParameters:
+        return compare_ring(self.plain_modulus)
+
+    @cached_property
     def aggregator_rings(self) -> dict[str, RingParameters]:
-        """Those of them in which the aggregator computes."""
-        return {} if self.mode == "counts" else {"match": self.match_ring}
+        """The payment network's rings in which the aggregator computes."""
+        return {} if self.mode == "counts" else {"compare": self.compare_ring}
 
     @cached_property
     def share_ring(self) -> RingParameters:
@@ -340,9 +352,13 @@ class RunParameters(ValidatedModel):
         loads = (most_in_a_bin(self.banks[bank], plan.layout.n_bins_used) for bank in plan.banks)
         return max(_LEAST_DEGREE, *loads)
 
-    @property
-    def _largest_degree(self) -> int:
-        return max(self.largest_load(plan) for plan in self.tables)
+    def strips(self, plan: TablePlan) -> Strips:
+        """How a block of a table lies in the slots of a ciphertext."""
+        return Strips(plan.layout.block_size, self.match_ring.degree)
+
+    def share_blocks_per_block(self, plan: TablePlan) -> int:
+        """Blocks of the share ring that the bins of a block take."""
+        return -(-plan.layout.block_size // self.share_ring.degree)
 
     @cached_property
     def bounds(self) -> dict[str, CircuitBound]:
@@ -353,15 +369,18 @@ class RunParameters(ValidatedModel):
             len(lane.trees) * len(lane.blocks) for plan in self.tables for lane in self.lanes(plan)
         )
         terms = max(products, self.sizes.n_distinct_sets) * self.sizes.n_atoms
+        shapes = {(self.largest_load(plan), self.strips(plan).n) for plan in self.tables}
+        values = (values_bound(Ring.of(TAG_RING), *shape) for shape in shapes)
         bounds = {
-            "values": values_bound(Ring.of(TAG_RING), self._largest_degree),
+            "values": max(values, key=lambda bound: bound.noise_bits),
             "distances": distances_bound(Ring.of(DISTANCE_RING), N_DIGITS),
-            "indicators": indicators_bound(match, WORD_BITS, self.sizes.n_atoms),
+            "indicators": indicators_bound(match, N_LAST_REMAINDERS, self.sizes.n_atoms),
             "linear": self._linear_bound(share, terms),
         }
         if self.mode != "counts":
             n_digits, sizes = len(digit_bases(self.plain_modulus)), self.sizes
-            bounds["compare"] = compare_bound(match, n_digits, DIGIT_BASE)
+            compare = Ring.of(self.compare_ring)
+            bounds["compare"] = compare_bound(compare, n_digits, DIGIT_BASE)
             bounds["sealed"] = sealed_bound(share, sizes.n_leaves, sizes.n_distinct_sets)
         return bounds
 
@@ -387,7 +406,7 @@ class RunParameters(ValidatedModel):
         n_blocks = sum(plan.layout.n_blocks for plan in plans)
         match = {
             "values": 2 * n_blocks,
-            "distances": n_blocks,
+            "distances": 2 * n_blocks,
             "indicators": self.sizes.n_atoms * n_blocks,
         }
         if self.purpose == "matching":
@@ -423,25 +442,22 @@ class RunParameters(ValidatedModel):
     def log2_false_match_at(self, banks: Collection[str]) -> float:
         """The same at some of the banks."""
         met = [
-            (plan.layout, self.banks[bank])
-            for plan in self.tables
-            for bank in plan.banks
-            if bank in banks
+            (plan, self.banks[bank]) for plan in self.tables for bank in plan.banks if bank in banks
         ]
         # Every bin has a value, be it of an account or random; a bank pads one bin of each block.
         pairs = sum(
-            N_FUNCTIONS * n_accounts + layout.n_blocks * self._largest_degree
-            for layout, n_accounts in met
+            N_FUNCTIONS * n_accounts + plan.layout.n_blocks * self.largest_load(plan)
+            for plan, n_accounts in met
         )
-        n_bins = sum(layout.n_bins for layout, _ in met)
+        n_bins = sum(plan.layout.n_bins for plan, _ in met)
         return log2_false_match_bound(pairs, n_bins, self.sizes.n_atoms)
 
     # Messages.
 
     @property
     def n_leaf_blocks(self) -> int:
-        """Ciphertexts of the match ring that hold one value per leaf."""
-        return -(-self.sizes.n_leaves // self.match_ring.degree)
+        """Ciphertexts of the compare ring that hold one value per leaf."""
+        return -(-self.sizes.n_leaves // self.compare_ring.degree)
 
     def n_chunks(self, plan: TablePlan) -> int:
         """Messages in which a table is sent."""

@@ -9,28 +9,23 @@ with it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import DataError
-from pv4fad.hashing.keyed import N_FUNCTIONS, hash_accounts, reduce_words, tree_of
-from pv4fad.hashing.table_size import BLOCK_SIZE, TableLayout
-from pv4fad.protocol.parameters import BROADCAST, TablePlan, most_in_a_bin
+from pv4fad.forest.structure import PublicSizes
+from pv4fad.hashing.keyed import hash_accounts, reduce_words, tree_of
+from pv4fad.protocol.layouts import cheapest_layout
+from pv4fad.protocol.parameters import BROADCAST, TablePlan
 from pv4fad.schema import KEY_SEPARATOR
 
 AccountKey = tuple[str | None, str]
 """What rows call the bank (a BIC8), or None if it is unknown, and the bare canonical id."""
 
 _SMALLEST_DECLARED = 1000
-# Measured, 11 atoms: what a block costs both parties, each degree of its polynomials, and making
-# those, for each bin and the square of its load.
-_BLOCK_S, _DEGREE_S, _BUILD_S = 0.9, 0.006, 2.1e-8
-_MOST_BLOCKS = 1000
 _OUTSIDER_KEY = bytes(32)  # a public hash: which table an outsider goes to is no secret to S
 
 
@@ -77,45 +72,28 @@ def assign_tables(
 
 
 def plan_tables(
-    tables: Mapping[str, TableAccounts], bank_accounts: Mapping[str, int], n_trees: int
+    tables: Mapping[str, TableAccounts], bank_accounts: Mapping[str, int], sizes: PublicSizes
 ) -> tuple[TablePlan, ...]:
     """The public layout of every table, from padded numbers of accounts on both sides."""
     plans = []
     for table_id, accounts in tables.items():
         banks = tuple(bank_accounts) if table_id == BROADCAST else (table_id,)
-        layout = TableLayout.for_accounts(
+        layout = cheapest_layout(
             padded(len(accounts.ids)),
-            n_trees,
+            max(padded(bank_accounts[bank]) for bank in banks),
+            n_trees=sizes.n_trees,
+            n_atoms=sizes.n_atoms,
             n_tables=len(tables),
-            least_blocks=worthwhile_blocks(max(padded(bank_accounts[bank]) for bank in banks)),
         )
         broadcast = table_id == BROADCAST
         plans.append(TablePlan(table_id=table_id, banks=banks, broadcast=broadcast, layout=layout))
     return tuple(plans)
 
 
-@lru_cache(maxsize=1024)
-def worthwhile_blocks(n_bank_accounts: int) -> int:
-    """How many blocks a bank of this size can use, however few the payment network needs.
-
-    A bank's polynomials take time that is quadratic in the accounts of a bin.  Where a few
-    accounts meet a large bank, more blocks than they fill cost less than that.
-    """
-
-    def seconds(n_blocks: int) -> float:
-        n_bins = n_blocks * BLOCK_SIZE
-        load = N_FUNCTIONS * n_bank_accounts / n_bins
-        each = _BLOCK_S + _DEGREE_S * most_in_a_bin(n_bank_accounts, n_bins)
-        return n_blocks * each + _BUILD_S * n_bins * load**2
-
-    # Up to the best number the time falls, after it it rises.
-    return bisect_left(range(1, _MOST_BLOCKS), True, key=lambda n: seconds(n) <= seconds(n + 1)) + 1
-
-
 def padded(n: int) -> int:
     """A round number, 8 to 15 times a power of two: at least n, and at most an eighth more.
 
-    At least a thousand: it costs nothing, a table has a whole block of bins anyway.
+    At least a thousand: fewer would cost hardly less.
     """
     n = max(n, _SMALLEST_DECLARED)
     step = 1 << max(0, n.bit_length() - 4)

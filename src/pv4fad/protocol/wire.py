@@ -31,7 +31,7 @@ from pv4fad.errors import Pv4fadError, WireError
 from pv4fad.protocol.wire_fields import CODECS, Buffer, FieldCodec, PayloadReader, Scalar
 
 MAGIC = b"PV4M"
-FORMAT_VERSION = 3  # keys without their uniform parts
+FORMAT_VERSION = 4  # match in four rounds
 MAX_HEADER_BYTES = 2**16
 MAX_COUNTER = 2**53  # epochs and indices
 

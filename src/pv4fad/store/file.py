@@ -19,7 +19,7 @@ from pv4fad.errors import ParameterError, StoreError
 from pv4fad.store.sealing import Label, ScryptCost
 
 FILE_NAME = "store.db"
-FORMAT_VERSION = 4  # keys without their uniform parts, a ledger with δ
+FORMAT_VERSION = 5  # match in four rounds
 
 _PAGE_BYTES = 32768
 _APPLICATION_ID = 0x50563453  # "PV4S": what SQLite files of ours say they are

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pv4fad.he.circuits import compare_bound
 from pv4fad.he.keys import Decryptor, generate_keys
-from pv4fad.he.ring import PLAIN_MODULI, Ring, match_ring
+from pv4fad.he.ring import PLAIN_MODULI, Ring, compare_ring
 from pv4fad.protocol.compare.steps import (
     DIGIT_BASE,
     DigitsJob,
@@ -72,7 +72,7 @@ def edges(t: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("t", PLAIN_MODULI)
 def test_labels_are_exact_for_every_edge_of_sum_and_mask(t):
     """Ties give 0; label − b plus b is the label; 16384 slots."""
-    keys = generate_keys(match_ring(t), "test", relinearisation=True)
+    keys = generate_keys(compare_ring(t), "test", relinearisation=True)
     ring, parameters = Ring.of(keys.public.ring), keys.public.ring
     d, r = edges(t, ring.degree)
     w = (d + r) % np.uint64(t)
@@ -97,7 +97,7 @@ def test_labels_are_exact_for_every_edge_of_sum_and_mask(t):
 def test_nothing_is_below_a_threshold_of_zero_everywhere():
     """No digit is below it: there is nothing to add up, and the answer is still a ciphertext."""
     t = PLAIN_MODULI[0]
-    keys = generate_keys(match_ring(t), "test", relinearisation=True)
+    keys = generate_keys(compare_ring(t), "test", relinearisation=True)
     w = secret_residues(t, 100)
     one_hot = tuple(
         encrypt_digit(DigitsJob(keys.secret, digit, base))

@@ -1,6 +1,6 @@
 """Every indicator of a block is the plain join's: at every t, for all loads and numbers of classes.
 
-Real encryption in all three rings; 16384 bins in each block.
+Real encryption in all three rings; 16384 bins in a full block, fewer where it has strips.
 """
 
 import numpy as np
@@ -23,6 +23,23 @@ def test_all_indicators_are_exact_at_every_modulus(modulus):
     block = random_block(rng, rng.poisson(2.0, N_BINS), degree=26, n_classes=11)
     assert block.truth().sum() > 5000
     check(block, modulus)
+
+
+@pytest.mark.parametrize("n_strips", [2, 3, 5, 8, 12, 13, 16])
+def test_all_indicators_are_exact_in_any_number_of_strips(n_strips):
+    """Strips that are left over in the last ciphertext of a row of digits, and slots in none."""
+    rng, n_bins = np.random.default_rng(n_strips), N_BINS // n_strips
+    block = random_block(rng, rng.poisson(8.0, n_bins), degree=40, n_classes=3)
+    assert block.truth().sum() > n_bins / 2
+    check(block)
+
+
+@pytest.mark.parametrize(("n_strips", "degree"), [(12, 2), (12, 3), (3, 4), (16, 15), (2, 70)])
+def test_small_and_large_degrees_in_strips(n_strips, degree):
+    rng, n_bins = np.random.default_rng(degree), N_BINS // n_strips
+    loads = np.minimum(rng.poisson(degree / 3, n_bins), degree)
+    loads[5] = degree
+    check(random_block(rng, loads, degree, n_classes=4))
 
 
 @pytest.mark.parametrize("n_classes", [1, 2, 4, 32])

@@ -1,31 +1,30 @@
 """Two residues have distance 0 just if they are equal, and remainders agree just if it is 0."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pv4fad.hashing.tags import TAG_MODULUS
 from pv4fad.he.ring import DISTANCE_RING
 from pv4fad.protocol.match.comparison import (
+    LARGEST_DIFFERENCE,
     LARGEST_DISTANCE,
+    N_BITS,
     N_DIGITS,
+    N_LAST_REMAINDERS,
     N_REMAINDERS,
-    WORD_BITS,
-    WORD_ONES,
-    codeword_bits,
+    bits,
     digits,
+    last_remainders,
     remainders,
+    squares,
 )
 
 T2 = DISTANCE_RING.plain_modulus
-BASES = np.array([4] * 21 + [2] * 5)
+BASES = np.array([4] * 23 + [2])
 
 residues = st.integers(0, TAG_MODULUS - 1)
-
-
-def value_of(of_digits: np.ndarray) -> list[int]:
-    weights = [int(w) for w in np.cumprod([1, *BASES[:-1].tolist()])]
-    return [sum(int(d) * w for d, w in zip(column, weights, strict=True)) for column in of_digits.T]
 
 
 @given(st.lists(residues, min_size=1, max_size=20))
@@ -33,7 +32,7 @@ def test_digits_hold_every_bit_of_a_residue(values):
     found = digits(np.array(values, np.uint64))
     assert found.shape == (N_DIGITS, len(values))
     assert (found < BASES[:, np.newaxis]).all()
-    assert value_of(found) == values
+    assert [sum(int(d) << 2 * i for i, d in enumerate(one)) for one in found.T] == values
 
 
 @given(residues, residues)
@@ -45,30 +44,41 @@ def test_the_distance_is_zero_just_for_equal_residues(first, second):
 
 
 def test_the_largest_distance_is_reached_and_not_exceeded():
-    assert ((BASES - 1) ** 2).sum() == LARGEST_DISTANCE == 194
+    assert ((BASES - 1) ** 2).sum() == LARGEST_DISTANCE == 208
     assert 2**47 > TAG_MODULUS > 2**46  # so that 47 bits are needed, and enough
 
 
-def test_remainders_agree_just_where_the_distance_is_zero():
-    """All masks with all distances: 65537 x 195, whether their sum wraps or not."""
+@pytest.mark.parametrize(
+    ("reduced", "largest"),
+    [(remainders, LARGEST_DISTANCE), (last_remainders, LARGEST_DIFFERENCE)],
+)
+def test_remainders_agree_just_where_the_distance_is_zero(reduced, largest):
+    """All masks with all distances, whether their sum wraps or not."""
     g = np.arange(T2, dtype=np.uint64)
-    for distance in range(LARGEST_DISTANCE + 1):
+    for distance in range(largest + 1):
         masked = (g + np.uint64(distance)) % np.uint64(T2)
-        agree = remainders(masked) == remainders(g)
+        agree = reduced(masked) == reduced(g)
         assert agree.all() if distance == 0 else not agree.any()
 
 
-def test_all_pairs_of_codewords_have_four_ones_in_common_just_if_they_are_equal():
-    words = codeword_bits(np.arange(N_REMAINDERS, dtype=np.uint8)).astype(int)
-    assert words.shape == (WORD_BITS, N_REMAINDERS)
-    in_common = words.T @ words
-    assert (np.diag(in_common) == WORD_ONES).all()
-    assert (in_common[~np.eye(N_REMAINDERS, dtype=bool)] < WORD_ONES).all()
+def test_all_pairs_of_remainders_differ_in_some_bit_just_if_they_are_different():
+    everything = bits(np.arange(N_REMAINDERS, dtype=np.uint8)).astype(int)
+    assert everything.shape == (N_BITS, N_REMAINDERS)
+    distance = ((everything[:, :, np.newaxis] - everything[:, np.newaxis]) ** 2).sum(axis=0)
+    assert np.array_equal(distance == 0, np.eye(N_REMAINDERS, dtype=bool))
+    assert distance.max() == LARGEST_DIFFERENCE
 
 
-def test_the_polynomial_of_the_agreeing_ones_is_zero_but_for_all_of_them():
-    z = (2 * np.arange(WORD_ONES + 1) - 3) ** 2
-    assert ((z - 1) * (z - 9)).tolist() == [0, 0, 0, 0, 384]
+def test_remainders_are_as_many_as_there_can_be():
+    everything = np.arange(T2, dtype=np.uint64)
+    assert len(np.unique(remainders(everything))) == N_REMAINDERS <= 2**N_BITS
+    assert len(np.unique(last_remainders(everything))) == N_LAST_REMAINDERS
+
+
+def test_squares_are_summed_over_the_digits():
+    assert squares(np.array([[3, 0], [2, 1], [3, 0]], np.uint8)).tolist() == [22, 1]
+    most = np.tile((BASES - 1)[:, np.newaxis], 3).astype(np.uint8)
+    assert squares(most).tolist() == [LARGEST_DISTANCE] * 3
 
 
 def test_only_so_many_masks_take_the_class_around_the_modulus():

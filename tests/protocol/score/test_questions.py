@@ -73,15 +73,12 @@ def test_only_slots_that_are_asked_about_have_coefficients(monkeypatch):
     for one in (OF_CLASSES[2], AskedSet((0, 1, 2), False)):
         jobs.clear()
         world.ask(asked, one)
-        # bank01: its table and the broadcast one, then bank02; two blocks each.
-        assert len(jobs) == 8
+        # bank01: its table and the broadcast one, then bank02; small ones, of one block each.
+        assert len(jobs) == 4
         tables = ["bank01", "broadcast", "bank02", "broadcast"]
         for number, table_id in enumerate(tables):
-            blocks = jobs[2 * number : 2 * number + 2]
-            factors, constant = (
-                np.concatenate([getattr(job, name)[0] for job in blocks], axis=-1)
-                for name in ("votes_sets", "votes_rest")
-            )
+            job = jobs[number]
+            factors, constant = job.votes_sets[0], job.votes_rest[0]
             table = world.record(world.federation.payment_network, PlacedTable, table_id)
             bins = np.sort(table.bins[np.isin(table.keys, asked)])
             assert 0 < len(bins) < len(table.bins)

@@ -45,8 +45,8 @@ def compare_block(
     """Step 3: [w < hi] − [w < lo] + [lo > hi] for one block of leaves, shared with fresh b."""
     parameters, block = parameters_of(run), message.address.index
     expect(block == done, message, f"block {done} is next")
-    t, ring = parameters.plain_modulus, parameters.match_ring
-    public = run.get(PublicKeys, "match").key(ring)
+    t, ring = parameters.plain_modulus, parameters.compare_ring
+    public = run.get(PublicKeys, "compare").key(ring)
     bases = digit_bases(t)
     expect(len(message.one_hot) == sum(bases), message, "wrong number of ciphertexts")
     one_hot, rest = [], message.one_hot

@@ -20,7 +20,7 @@ from pv4fad.protocol.compare.steps import (
 )
 from pv4fad.protocol.count.state import OwnSums
 from pv4fad.protocol.match.steps import OpenJob, open_block
-from pv4fad.protocol.propose.state import CountedAccounts, NetworkKeys
+from pv4fad.protocol.propose.state import CountedAccounts, NetworkSecret
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.state import parameters_of
 from pv4fad.protocol.wire import Address
@@ -41,8 +41,8 @@ def keep_masked_leaves(message: BlindedSums, run: Records) -> None:
 def make_digits(block: int, run: Records, pool: WorkerPool) -> EncryptedDigits:
     """Step 2: the digits of one block of leaves."""
     parameters = parameters_of(run)
-    t, degree = parameters.plain_modulus, parameters.match_ring.degree
-    secret = run.get(NetworkKeys, "match").secret_key(parameters.match_ring)
+    t, degree = parameters.plain_modulus, parameters.compare_ring.degree
+    secret = run.get(NetworkSecret, "compare").key(parameters.compare_ring)
     w = run.get(MaskedLeaves).w[block * degree : (block + 1) * degree]
     jobs = [
         DigitsJob(secret, digit, base)
@@ -57,8 +57,9 @@ def keep_label_block(message: SharedLabels, done: int, run: Records, pool: Worke
     """Step 4: the share of one block of labels."""
     parameters, block = parameters_of(run), message.address.index
     expect(block == done, message, f"block {done} is next")
-    secret = run.get(NetworkKeys, "match").secret_key(parameters.match_ring)
-    (opened,) = pool.map(open_block, [OpenJob(secret, (message.ciphertext,))])
+    secret = run.get(NetworkSecret, "compare").key(parameters.compare_ring)
+    job = OpenJob(secret, parameters.compare_ring.degree, (message.ciphertext,))
+    (opened,) = pool.map(open_block, [job])
     run.put(LabelShareBlock(opened[0]), block)
 
 

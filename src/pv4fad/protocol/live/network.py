@@ -152,7 +152,7 @@ def _tables_of(training: Records, bank: str) -> Iterator[tuple[int, TablePlan, R
 
 
 def _n_blocks(parameters: RunParameters, plan: TablePlan) -> int:
-    return plan.layout.n_bins // parameters.share_ring.degree
+    return plan.layout.n_blocks * parameters.share_blocks_per_block(plan)
 
 
 def place(

@@ -7,25 +7,35 @@
                     P = ∏ (x − tag), and L takes the number of the account's atom at its tag
       2.  r, ρ ← Z_T per bin;  sends sanitised E1[P(x) + r], E1[L(x) + ρ]           → PaymentNetwork
     PaymentNetwork
-      3.  opens v = P(x) + r;  sends E2[digits of v], E2[sum of their squares]      → Bank
+      3.  opens v = P(x) + r;  sends E2[digits of v]                                → Bank
     Bank
       4.  h = Σ (digit of v − digit of r)²: 0 just where P(x) = 0
           g ← Z_65537 per bin;  sends sanitised E2[h + g]                           → PaymentNetwork
     PaymentNetwork
-      5.  sends E3[bits of the codeword of (h + g) mod 198],
+      5.  sends E2[bits of (h + g) mod 226]                                         → Bank
+    Bank
+      6.  h′ = Σ (bit − bit of g mod 226)²: 0 just where h = 0
+          g′ ← Z_65537 per bin;  sends sanitised E2[h′ + g′]                        → PaymentNetwork
+    PaymentNetwork
+      7.  sends E3[(h′ + g′) mod 11 is i] for each i of 11,
           and E3[(L(x) + ρ) mod K is k] for each atom k of K                        → Bank
     Bank
-      6.  a = ones in common with the codeword of g mod 198, 4 just where h = 0
-          z = (2a − 3)²;  I = (z − 1)(z − 9)/384;  I_k = I·[L(x) = k], from the planes and ρ
+      8.  I is the first of these at i = g′ mod 11: 1 just where h′ = 0
+          I_k = I·[L(x) = k], from the others and ρ
           s_k ← Z_t per bin;  sends sanitised E3[I_k + s_k], and E_j[s_k]           → PaymentNetwork
     PaymentNetwork
-      7.  opens u_k = I_k + s_k
+      9.  opens u_k = I_k + s_k
+
+Of h and h′ the bank leaves out the squares of the payment network's own digits, which that adds
+itself.  A small table lies in several strips of a ciphertext (`he.strips`): a bin's value and mask
+are then sums over its strips, which each party adds up in the clear.
 
 E1, E2, E3 are the payment network's rings for tags, distances and the run's own t.  The join is
 shared, I_k = u_k − s_k, and no party knows it: the bank sees ciphertexts only, and all that the
-payment network opens is uniform.  r, ρ, g and s_k are drawn for one message of one run, and what
-answers it is stored before it is sent: the same g with other digits would tell differences.  All
-sizes follow from the table's layout, the bound on the bank's loads and the number of atoms.
+payment network opens is uniform.  r, ρ, g, g′ and s_k are drawn for one message of one run, a mask
+for every slot, and what answers it is stored before it is sent: the same g with other digits would
+tell differences.  All sizes follow from the table's layout, the bound on the bank's loads and the
+number of atoms.
 
-The rounds of a bank follow one another: step 1 and 2 for all blocks, then 3 and 4, then 5 and 6.
+The rounds of a bank follow one another: step 1 and 2 for all blocks, then 3 and 4, and so on.
 """

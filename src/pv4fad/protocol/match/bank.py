@@ -5,22 +5,28 @@ The masks of a round are kept until the next one needs them, and no longer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.match.bank_accounts import BankTable
+from pv4fad.protocol.match.comparison import Digits, bits, digits, last_remainders, remainders
 from pv4fad.protocol.match.messages import (
     BlindedIndicators,
-    DistanceWords,
     EncryptedTable,
+    IndicatorPlanes,
+    MaskedDifferences,
     MaskedDistances,
     MaskedValues,
+    RemainderBits,
     TablesInForce,
     ValueDigits,
 )
-from pv4fad.protocol.match.state import ClassMask, DistanceMask, ValueMask
+from pv4fad.protocol.match.state import ClassMask, DifferenceMask, DistanceMask, ValueMask
 from pv4fad.protocol.match.steps import (
     DistancesJob,
-    EncryptedWords,
+    EncryptedPlanes,
     IndicatorsJob,
+    Residues,
     ValuesJob,
     blind_indicators,
     mask_distances,
@@ -63,27 +69,48 @@ def answer_table(
 
 def answer_digits(message: ValueDigits, run: Records, pool: WorkerPool) -> MaskedDistances:
     """Step 4 for the blocks of one message."""
-    parameters, here, blocks = parameters_of(run), message.address, _blocks(message, run)
-    expect(len(message.digits) == len(blocks), message, "wrong number of blocks")
-    keys = with_keys_of(run).get(PublicKeys, "distances")
-    public = keys.key(parameters.network_rings["distances"])
-    flood = parameters.bounds["distances"].flood
-    jobs = (
-        DistancesJob(public, flood, digits, run.get(ValueMask, here.table_id, block).r)
-        for digits, block in zip(message.digits, blocks, strict=True)
-    )
-    ciphertexts = []
-    for block, made in zip(blocks, pool.map(mask_distances, jobs), strict=True):
-        ciphertexts.append(made.distances)
-        run.put(DistanceMask(made.g), here.table_id, block)
+    here, ciphertexts = message.address, []
+    own = (digits(run.get(ValueMask, here.table_id, b).r) for b in _blocks(message, run))
+    for block, made, g in _distances(message, message.digits, own, run, pool):
+        ciphertexts.append(made)
+        run.put(DistanceMask(remainders(g)), here.table_id, block)
         run.delete_at(ValueMask, here.table_id, block)
     return MaskedDistances(here.answer(), tuple(ciphertexts))
 
 
-def answer_words(message: DistanceWords, run: Records, pool: WorkerPool) -> BlindedIndicators:
+def answer_bits(message: RemainderBits, run: Records, pool: WorkerPool) -> MaskedDifferences:
     """Step 6 for the blocks of one message."""
+    here, ciphertexts = message.address, []
+    own = (bits(run.get(DistanceMask, here.table_id, b).remainders) for b in _blocks(message, run))
+    for block, made, g in _distances(message, message.bits, own, run, pool):
+        ciphertexts.append(made)
+        run.put(DifferenceMask(last_remainders(g)), here.table_id, block)
+        run.delete_at(DistanceMask, here.table_id, block)
+    return MaskedDifferences(here.answer(), tuple(ciphertexts))
+
+
+def _distances(
+    message: Message,
+    encrypted: tuple[bytes, ...],
+    own: Iterable[Digits],
+    run: Records,
+    pool: WorkerPool,
+) -> Iterator[tuple[int, bytes, Residues]]:
+    """Of each block its number, the distances from its own digits, and their mask."""
+    parameters, blocks = parameters_of(run), _blocks(message, run)
+    expect(len(encrypted) == len(blocks), message, "wrong number of blocks")
+    keys = with_keys_of(run).get(PublicKeys, "distances")
+    public = keys.key(parameters.network_rings["distances"])
+    flood = parameters.bounds["distances"].flood
+    jobs = (DistancesJob(public, flood, *one) for one in zip(encrypted, own, strict=True))
+    for block, made in zip(blocks, pool.map(mask_distances, jobs), strict=True):
+        yield block, made.distances, made.g
+
+
+def answer_planes(message: IndicatorPlanes, run: Records, pool: WorkerPool) -> BlindedIndicators:
+    """Step 8 for the blocks of one message."""
     parameters, here, blocks = parameters_of(run), message.address, _blocks(message, run)
-    n_blocks = len(message.bits), len(message.planes)
+    n_blocks = len(message.remainders), len(message.classes)
     expect(n_blocks == (len(blocks), len(blocks)), message, "wrong number of blocks")
     keys = with_keys_of(run)
     public = keys.get(PublicKeys, "match").key(parameters.match_ring)
@@ -93,19 +120,21 @@ def answer_words(message: DistanceWords, run: Records, pool: WorkerPool) -> Blin
             public,
             secret,
             parameters.bounds["indicators"].flood,
-            EncryptedWords(bits, planes),
-            run.get(DistanceMask, here.table_id, block).g,
+            EncryptedPlanes(of_remainders, of_classes),
+            run.get(DifferenceMask, here.table_id, block).remainders,
             run.get(ClassMask, here.table_id, block).rho,
             parameters.sizes.n_atoms,
         )
-        for bits, planes, block in zip(message.bits, message.planes, blocks, strict=True)
+        for of_remainders, of_classes, block in zip(
+            message.remainders, message.classes, blocks, strict=True
+        )
     )
     indicators: list[bytes] = []
     shares: list[bytes] = []
     for block, made in zip(blocks, pool.map(blind_indicators, jobs), strict=True):
         indicators += made.blinded
         shares += made.encrypted_shares
-        run.delete_at(DistanceMask, here.table_id, block)
+        run.delete_at(DifferenceMask, here.table_id, block)
         run.delete_at(ClassMask, here.table_id, block)
     return BlindedIndicators(here.answer(), tuple(indicators), tuple(shares))
 

@@ -1,58 +1,57 @@
-"""How equality of two residues modulo T becomes codewords, in plain arithmetic (protocol.md §3.4).
+"""How equality of two residues modulo T becomes equality of small numbers (protocol.md §3.3, §3.4).
 
-Round 2.  A residue has 26 digits: 21 in base 4, and 5 bits.  The distance of two residues is the
-sum of the squared differences of their digits: 0 if and only if they are equal, and at most 194.
+One party has digits a, the other digits b.  Their distance Σ (a − b)² is 0 if and only if they are
+equal.  With a mask g, uniform modulo t₂ = 65537, added to it, it is a secret again; and whether it
+is 0 shows in its remainder modulo a small number M.  h + g wraps around t₂ or not, so its remainder
+differs from that of g by h or by h − (t₂ mod M).  If 0 < h < M, and h < t₂ mod M, neither is a
+multiple of M; without h nothing wraps.  So the remainders agree if and only if h = 0.  This is done
+twice:
 
-Round 3.  h and g + h, g uniform modulo t₂ = 65537, are compared by their remainders modulo 198.
-g + h wraps around t₂ or not; its remainder then differs from that of g by h or by h − 197, since
-t₂ ≡ 197 modulo 198.  For 0 < h ≤ 194 neither is a multiple of 198, and without h nothing wraps.  So
-the remainders agree if and only if h = 0.  A remainder is written as a codeword of 10 bits, 4 of
-them 1: two codewords have 4 ones in common only if they are equal.
+    of                        digits                  distance at most     M      t₂ mod M
+    residues modulo T         23 in base 4, and a bit          208        226       223
+    remainders modulo 226     8 bits                             8         11        10
 """
 
 from __future__ import annotations
-
-from itertools import combinations, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 Residues = NDArray[np.uint64]
 Remainders = NDArray[np.uint8]
+Digits = NDArray[np.uint8]
 
-_N_BASE_4, _N_BITS = 21, 5
-N_DIGITS = _N_BASE_4 + _N_BITS
-LARGEST_DISTANCE = 9 * _N_BASE_4 + _N_BITS
-N_REMAINDERS = 198
-WORD_BITS, WORD_ONES = 10, 4
-
-_WORDS = np.array(
-    [
-        sum(1 << place for place in ones)
-        for ones in islice(combinations(range(WORD_BITS), WORD_ONES), N_REMAINDERS)
-    ],
-    np.uint16,
-)
+_N_BASE_4 = 23
+N_DIGITS = _N_BASE_4 + 1
+LARGEST_DISTANCE = 9 * _N_BASE_4 + 1
+N_REMAINDERS = 226
+N_BITS = 8
+LARGEST_DIFFERENCE = N_BITS
+N_LAST_REMAINDERS = 11
 
 
-def digits(values: Residues) -> Residues:
-    """The digits of residues modulo T, (26, values)."""
-    places = [2 * i for i in range(_N_BASE_4)] + [2 * _N_BASE_4 + i for i in range(_N_BITS)]
-    bases = [4] * _N_BASE_4 + [2] * _N_BITS
-    return np.stack(
-        [
-            (values >> np.uint64(place)) & np.uint64(base - 1)
-            for place, base in zip(places, bases, strict=True)
-        ]
-    )
+def digits(values: Residues) -> Digits:
+    """The digits of residues modulo T, (24, values); the last one is a bit."""
+    places = np.arange(0, 2 * N_DIGITS, 2, dtype=np.uint64)[:, np.newaxis]
+    return ((values >> places) & np.uint64(3)).astype(np.uint8)
 
 
 def remainders(distances: Residues) -> Remainders:
-    """What is compared of residues modulo t₂."""
+    """What is compared of the distances of residues, under their masks."""
     return (distances % np.uint64(N_REMAINDERS)).astype(np.uint8)
 
 
-def codeword_bits(values: Remainders) -> NDArray[np.uint16]:
-    """The bits of the codeword of each remainder, (10, values)."""
-    words = _WORDS[values]
-    return np.stack([(words >> np.uint16(bit)) & np.uint16(1) for bit in range(WORD_BITS)])
+def bits(values: Remainders) -> Digits:
+    """The bits of remainders, (8, values)."""
+    return (values >> np.arange(N_BITS, dtype=np.uint8)[:, np.newaxis]) & np.uint8(1)
+
+
+def last_remainders(differences: Residues) -> Remainders:
+    """What is compared of the distances of remainders, under their masks."""
+    return (differences % np.uint64(N_LAST_REMAINDERS)).astype(np.uint8)
+
+
+def squares(of_digits: Digits) -> Residues:
+    """Σ a² of each column."""
+    total: Residues = (of_digits.astype(np.uint64) ** 2).sum(axis=0)
+    return total

@@ -40,12 +40,26 @@ class MaskedDistances(Message):
     ciphertexts: tuple[bytes, ...]
 
 
-@wire_message("distance-words", max_bytes=2 * _GIB)
-class DistanceWords(Message):
-    """PaymentNetwork → Bank: codewords and classes of what it opened.  Ciphertexts under sk_S."""
+@wire_message("remainder-bits", max_bytes=_GIB)
+class RemainderBits(Message):
+    """PaymentNetwork → Bank: the bits of what it opened, mod 226.  Ciphertexts under sk_S."""
 
     bits: tuple[bytes, ...]  # of each block
-    planes: tuple[bytes, ...]  # of each block
+
+
+@wire_message("masked-differences", max_bytes=64 * _MIB)
+class MaskedDifferences(Message):
+    """Bank → PaymentNetwork: E_S[h′ + g′] of each block; uniform when opened."""
+
+    ciphertexts: tuple[bytes, ...]
+
+
+@wire_message("indicator-planes", max_bytes=2 * _GIB)
+class IndicatorPlanes(Message):
+    """PaymentNetwork → Bank: remainders and classes of what it opened, one-hot.  Under sk_S."""
+
+    remainders: tuple[bytes, ...]  # of each block
+    classes: tuple[bytes, ...]  # of each block
 
 
 @wire_message("blinded-indicators", max_bytes=_GIB)

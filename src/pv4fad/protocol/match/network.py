@@ -1,6 +1,6 @@
 """The payment network in match (protocol.md §3): its tables, what it opens, its share of the join.
 
-What it opens of one round it encrypts anew for the next, and then forgets it.
+What it opens of one round it encrypts anew for the next, and forgets it as soon as it can.
 """
 
 from __future__ import annotations
@@ -15,15 +15,24 @@ from pv4fad.hashing.keyed import hash_accounts
 from pv4fad.hashing.placement import place
 from pv4fad.hashing.tags import TAG_MODULUS, tags_of
 from pv4fad.he.keys import SecretKey
-from pv4fad.he.ring import Ring
+from pv4fad.he.ring import DISTANCE_RING, Ring
 from pv4fad.protocol.checks import expect
-from pv4fad.protocol.match.comparison import remainders
+from pv4fad.protocol.match.comparison import (
+    Digits,
+    bits,
+    digits,
+    last_remainders,
+    remainders,
+    squares,
+)
 from pv4fad.protocol.match.messages import (
     BlindedIndicators,
-    DistanceWords,
     EncryptedTable,
+    IndicatorPlanes,
+    MaskedDifferences,
     MaskedDistances,
     MaskedValues,
+    RemainderBits,
     ValueDigits,
 )
 from pv4fad.protocol.match.state import (
@@ -33,6 +42,7 @@ from pv4fad.protocol.match.state import (
     MatchKind,
     OpenedBlock,
     OpenedClasses,
+    OpenedDifferences,
     OpenedDistances,
     OpenedValues,
     PlacedTable,
@@ -40,18 +50,18 @@ from pv4fad.protocol.match.state import (
     SharedPowers,
 )
 from pv4fad.protocol.match.steps import (
-    EncryptedWords,
+    DigitsJob,
+    EncryptedPlanes,
     OpenJob,
+    PlanesJob,
     PowersJob,
-    ValueDigitsJob,
-    WordsJob,
+    encrypt_digits,
+    encrypt_planes,
     encrypt_powers,
-    encrypt_value_digits,
-    encrypt_words,
     open_block,
 )
 from pv4fad.protocol.parameters import RunParameters, TablePlan
-from pv4fad.protocol.propose.state import BankPublic, NetworkKeys
+from pv4fad.protocol.propose.state import BankPublic, NetworkSecret, PublicKeys
 from pv4fad.protocol.state import KeyEpoch, parameters_of, with_keys_of
 from pv4fad.protocol.tables import TableAccounts
 from pv4fad.protocol.wire import Address, Message
@@ -114,38 +124,38 @@ class MatchMessages:
 
     def make_digits(self, address: Address, run: Records) -> ValueDigits:
         """Step 3."""
-        secret = _secret("distances", run)
-        place_of = address.receiver, address.table_id
+        secret, place_of = _secret("distances", run), (address.receiver, address.table_id)
 
-        def job(block: int) -> ValueDigitsJob:
-            return ValueDigitsJob(secret, run.get(OpenedValues, *place_of, block).values)
+        def job(block: int) -> DigitsJob:
+            return DigitsJob(secret, digits(run.get(OpenedValues, *place_of, block).values))
 
-        digits = self._make(encrypt_value_digits, job, address, run)
-        for block in _blocks(address, run):
-            run.delete_at(OpenedValues, *place_of, block)
-        return ValueDigits(address, digits)
+        return ValueDigits(address, self._make(encrypt_digits, job, address, run, "values"))
 
-    def make_words(self, address: Address, run: Records) -> DistanceWords:
+    def make_bits(self, address: Address, run: Records) -> RemainderBits:
         """Step 5."""
-        parameters = parameters_of(run)
-        keys = with_keys_of(run).get(NetworkKeys, "match").pair(parameters.match_ring)
-        place_of = address.receiver, address.table_id
+        secret, place_of = _secret("distances", run), (address.receiver, address.table_id)
 
-        def job(block: int) -> WordsJob:
-            return WordsJob(
-                keys.secret,
-                keys.public,
-                run.get(OpenedDistances, *place_of, block).distances,
-                run.get(OpenedClasses, *place_of, block).classes,
-                parameters.sizes.n_atoms,
-            )
+        def job(block: int) -> DigitsJob:
+            return DigitsJob(secret, bits(run.get(OpenedDistances, *place_of, block).remainders))
 
-        words: tuple[EncryptedWords, ...] = self._make(encrypt_words, job, address, run)
+        return RemainderBits(address, self._make(encrypt_digits, job, address, run, "remainders"))
+
+    def make_planes(self, address: Address, run: Records) -> IndicatorPlanes:
+        """Step 7."""
+        secret, place_of = _secret("match", run), (address.receiver, address.table_id)
+        n_atoms = parameters_of(run).sizes.n_atoms
+
+        def job(block: int) -> PlanesJob:
+            remainders = run.get(OpenedDifferences, *place_of, block).remainders
+            classes = run.get(OpenedClasses, *place_of, block).classes
+            return PlanesJob(secret, remainders, classes, n_atoms)
+
+        planes: tuple[EncryptedPlanes, ...] = self._make(encrypt_planes, job, address, run)
         for block in _blocks(address, run):
-            run.delete_at(OpenedDistances, *place_of, block)
+            run.delete_at(OpenedDifferences, *place_of, block)
             run.delete_at(OpenedClasses, *place_of, block)
-        return DistanceWords(
-            address, tuple(one.bits for one in words), tuple(one.planes for one in words)
+        return IndicatorPlanes(
+            address, tuple(one.remainders for one in planes), tuple(one.classes for one in planes)
         )
 
     def _make(
@@ -154,8 +164,12 @@ class MatchMessages:
         job: Callable[[int], object],
         address: Address,
         run: Records,
+        what: str = "",
     ) -> tuple[Made, ...]:
-        """What is sent of each block of a message, encrypted afresh for every call."""
+        """What is sent of each block of a message, encrypted afresh for every call.
+
+        `what` tells the jobs of one function apart.
+        """
         parameters = parameters_of(run)
         plan = parameters.table(address.table_id)
 
@@ -165,7 +179,7 @@ class MatchMessages:
 
         def name(chunk: int) -> tuple[str, ...]:
             where = run.run_id, address.receiver, plan.table_id, str(chunk)
-            return encrypt.__name__, *where
+            return encrypt.__name__, what, *where
 
         made = self._begun.pop(name(address.index), None) or begin(address.index)
         if address.index + 1 < parameters.n_chunks(plan):
@@ -184,15 +198,30 @@ def keep_values(message: MaskedValues, run: Records, pool: WorkerPool) -> None:
 
 def keep_distances(message: MaskedDistances, run: Records, pool: WorkerPool) -> None:
     """After step 4: what is compared of h + g."""
-    for where, (distances,) in _opened("distances", message, message.ciphertexts, run, pool):
+    for where, (rest,) in _opened("distances", message, message.ciphertexts, run, pool):
+        distances = _distances(rest, digits(run.get(OpenedValues, *where).values))
         run.put(OpenedDistances(remainders(distances)), *where)
+        run.delete_at(OpenedValues, *where)
+
+
+def keep_differences(message: MaskedDifferences, run: Records, pool: WorkerPool) -> None:
+    """After step 6: what is compared of h′ + g′."""
+    for where, (rest,) in _opened("distances", message, message.ciphertexts, run, pool):
+        differences = _distances(rest, bits(run.get(OpenedDistances, *where).remainders))
+        run.put(OpenedDifferences(last_remainders(differences)), *where)
+        run.delete_at(OpenedDistances, *where)
+
+
+def _distances(rest: NDArray[np.uint64], own: Digits) -> NDArray[np.uint64]:
+    """Distances under their masks: the squares of its own digits are for this party to add."""
+    return (rest + squares(own)) % np.uint64(DISTANCE_RING.plain_modulus)
 
 
 def keep_shares(message: BlindedIndicators, run: Records, pool: WorkerPool) -> None:
     """Step 7: u_k opened, E_j[s_k] as it came, block by block."""
     parameters = parameters_of(run)
-    n_atoms, share = parameters.sizes.n_atoms, Ring.of(parameters.share_ring)
-    per_block = n_atoms * (parameters.match_ring.degree // share.degree)
+    share, plan = Ring.of(parameters.share_ring), parameters.table(message.address.table_id)
+    per_block = parameters.sizes.n_atoms * parameters.share_blocks_per_block(plan)
     n_blocks = len(_blocks(message.address, run))
     shares = message.encrypted_shares
     expect(len(shares) == per_block * n_blocks, message, "wrong number of ciphertexts")
@@ -220,8 +249,9 @@ def _opened(
     }[ring]
     expect(len(ciphertexts) == per_block * len(blocks), message, "wrong number of ciphertexts")
     secret, n_primes = _secret(ring, run), parameters.bounds[circuit].flood.n_sent
+    n_bins = parameters.table(here.table_id).layout.block_size
     jobs = [
-        OpenJob(secret, ciphertexts[i * per_block : (i + 1) * per_block], n_primes)
+        OpenJob(secret, n_bins, ciphertexts[i * per_block : (i + 1) * per_block], n_primes)
         for i in range(len(blocks))
     ]
     for block, opened in zip(blocks, pool.map(open_block, jobs), strict=True):
@@ -229,8 +259,8 @@ def _opened(
 
 
 def _secret(ring: str, run: Records) -> SecretKey:
-    keys = with_keys_of(run).get(NetworkKeys, ring)
-    return keys.secret_key(parameters_of(run).network_rings[ring])
+    kept = with_keys_of(run).get(NetworkSecret, ring)
+    return kept.key(parameters_of(run).network_rings[ring])
 
 
 def _blocks(address: Address, run: Records) -> range:
@@ -246,16 +276,16 @@ class ShareBlocks:
     ) -> None:
         share = Ring.of(parameters.share_ring)
         self._size = share.ciphertext_bytes(parameters.share_ring.n_data_primes)
-        self._halves = parameters.match_ring.degree // share.degree
+        self._per_block = parameters.share_blocks_per_block(plan)
         self._n_atoms = parameters.sizes.n_atoms
         self._place = bank, plan.table_id
         self._records = records
 
     def of_block(self, share_block: int) -> tuple[bytes, ...]:
         """E_j[s_k] for each atom k."""
-        block, half = divmod(share_block, self._halves)
+        block, part = divmod(share_block, self._per_block)
         data = self._records.get(BankShares, *self._place, block).data
-        positions = [k * self._halves + half for k in range(self._n_atoms)]
+        positions = [k * self._per_block + part for k in range(self._n_atoms)]
         return tuple(data[i * self._size : (i + 1) * self._size] for i in positions)
 
 
@@ -281,5 +311,5 @@ def put_in_force(run: Records) -> tuple[int, ...]:
     return in_force
 
 
-JOIN = (NetworkKeys, BankPublic, PlacedTable, OpenedBlock, BankShares)
+JOIN = (NetworkSecret, PublicKeys, BankPublic, PlacedTable, OpenedBlock, BankShares)
 """What the join of training and its keys consist of."""

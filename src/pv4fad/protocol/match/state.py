@@ -48,7 +48,7 @@ class PowersSent(Record):
 
 @dataclass(frozen=True)
 class OpenedValues(Record):
-    """v of a block, until its digits are sent; one for each bank, table and block."""
+    """v of a block, until its distances are opened; one for each bank, table and block."""
 
     values: NDArray[np.uint64] = field(repr=False)
 
@@ -62,9 +62,17 @@ class OpenedClasses(Record):
 
 @dataclass(frozen=True)
 class OpenedDistances(Record):
-    """(h + g) mod 198 of a block, until it is sent; one for each bank, table and block."""
+    """(h + g) mod 226 of a block, until its differences are opened; one for each bank, table and
+    block."""
 
-    distances: NDArray[np.uint8] = field(repr=False)
+    remainders: NDArray[np.uint8] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class OpenedDifferences(Record):
+    """(h′ + g′) mod 11 of a block, until it is sent; one for each bank, table and block."""
+
+    remainders: NDArray[np.uint8] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,13 @@ class ClassMask(Record):
 
 @dataclass(frozen=True)
 class DistanceMask(Record):
-    """g mod 198 of a block, until its indicators are made; one for each table and block."""
+    """g mod 226 of a block, until the bits of h + g have come; one for each table and block."""
 
-    g: NDArray[np.uint8] = field(repr=False)
+    remainders: NDArray[np.uint8] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class DifferenceMask(Record):
+    """g′ mod 11 of a block, until its indicators are made; one for each table and block."""
+
+    remainders: NDArray[np.uint8] = field(repr=False)

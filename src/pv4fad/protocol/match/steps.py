@@ -1,6 +1,8 @@
 """The local steps of match for one block of bins: worker jobs on plain data.
 
-Those of the payment network first, then those of the bank; `__init__` has the figure.
+Those of the payment network first, then those of the bank; `__init__` has the figure.  What is
+opened, and every mask, has a value in each slot: a bin's own is the sum over its strips
+(`he.strips`).
 """
 
 from __future__ import annotations
@@ -14,32 +16,16 @@ from numpy.typing import NDArray
 
 from pv4fad.hashing.bin_polynomials import bin_polynomials, powers_of
 from pv4fad.hashing.tags import TAG_MODULUS
-from pv4fad.he.circuits import EQUALITY_PRIMES, PLANE_PRIMES
-from pv4fad.he.keys import (
-    Decryptor,
-    Encryptor,
-    Evaluator,
-    PublicKey,
-    SecretEncryptor,
-    SecretKey,
-)
-from pv4fad.he.polynomial import evaluate, exponents
+from pv4fad.he.keys import Decryptor, Evaluator, PublicKey, SecretEncryptor, SecretKey
+from pv4fad.he.polynomial import evaluate, exponents, n_powers, power_rows
 from pv4fad.he.ring import Ciphertext, Ring
 from pv4fad.he.sanitise import Flood, Sanitiser
-from pv4fad.protocol.match.comparison import (
-    N_DIGITS,
-    WORD_BITS,
-    Remainders,
-    codeword_bits,
-    digits,
-    remainders,
-)
+from pv4fad.he.strips import Strips
+from pv4fad.protocol.match.comparison import N_LAST_REMAINDERS, Digits, Remainders, squares
 from pv4fad.randomness import secret_residues
 
 Residues = NDArray[np.uint64]
 Classes = NDArray[np.uint8]
-
-_AT_MATCH = 384  # (z − 1)(z − 9) where all ones agree
 
 
 # The payment network.
@@ -47,7 +33,7 @@ _AT_MATCH = 384  # (z − 1)(z − 9) where all ones agree
 
 @dataclass(frozen=True)
 class PowersJob:
-    """Round 1 for one block."""
+    """Step 1 for one block."""
 
     secret: SecretKey
     tags: Residues = field(repr=False)  # x of every bin
@@ -56,7 +42,10 @@ class PowersJob:
 
 def encrypt_powers(job: PowersJob) -> bytes:
     """PaymentNetwork, step 1: E1[x^i], back to back."""
-    return _encrypted(job.secret, powers_of(job.tags, exponents(job.degree)))
+    strips = Strips(len(job.tags), job.secret.ring.degree)
+    steps = exponents(job.degree, strips.n)
+    powers = dict(zip(steps, powers_of(job.tags, steps), strict=True))
+    return _encrypted(job.secret, power_rows(powers, job.degree, strips))
 
 
 @dataclass(frozen=True)
@@ -64,61 +53,58 @@ class OpenJob:
     """What came back of one block."""
 
     secret: SecretKey
+    n_bins: int
     ciphertexts: tuple[bytes, ...] = field(repr=False)
     n_primes: int = 1  # `Flood.n_sent`
 
 
 def open_block(job: OpenJob) -> Residues:
-    """PaymentNetwork, steps 3, 5 and 7: one row for each ciphertext; uniform."""
+    """PaymentNetwork, steps 3, 5, 7 and 9: one row for each ciphertext, (rows, bins); uniform."""
     decryptor, ring = Decryptor(job.secret), Ring.of(job.secret.ring)
+    strips = Strips(job.n_bins, ring.degree)
     loaded = (ring.load(data, job.n_primes) for data in job.ciphertexts)
-    return np.stack([decryptor.decrypt(ciphertext) for ciphertext in loaded])
+    opened = (decryptor.decrypt(ciphertext) for ciphertext in loaded)
+    return np.stack([strips.total(slots, ring.plain_modulus) for slots in opened])
 
 
 @dataclass(frozen=True)
-class ValueDigitsJob:
-    """Round 2 for one block."""
+class DigitsJob:
+    """Step 3 or 5 for one block."""
 
     secret: SecretKey
-    values: Residues = field(repr=False)  # v
+    digits: Digits = field(repr=False)  # (digits, bins)
 
 
-def encrypt_value_digits(job: ValueDigitsJob) -> bytes:
-    """PaymentNetwork, step 3: E2[digits of v] and E2[the sum of their squares], back to back."""
-    of_values = digits(job.values)
-    squares = (of_values * of_values).sum(axis=0)
-    return _encrypted(job.secret, [*of_values, squares])
+def encrypt_digits(job: DigitsJob) -> bytes:
+    """PaymentNetwork, step 3: E2[digits of v]; step 5: E2[bits]; back to back."""
+    strips = Strips(job.digits.shape[1], job.secret.ring.degree)
+    return _encrypted(job.secret, strips.across(job.digits))
 
 
 @dataclass(frozen=True)
-class WordsJob:
-    """Round 3 for one block."""
+class PlanesJob:
+    """Step 7 for one block."""
 
     secret: SecretKey
-    public: PublicKey
-    distances: Remainders = field(repr=False)  # (h + g) mod 198
+    remainders: Remainders = field(repr=False)  # (h′ + g′) mod 11
     classes: Classes = field(repr=False)  # (L(x) + ρ) mod K
     n_classes: int
 
 
 @dataclass(frozen=True)
-class EncryptedWords:
-    """What step 5 yields, both back to back."""
+class EncryptedPlanes:
+    """What step 7 yields, both back to back."""
 
-    bits: bytes = field(repr=False)
-    planes: bytes = field(repr=False)
+    remainders: bytes = field(repr=False)
+    classes: bytes = field(repr=False)
 
 
-def encrypt_words(job: WordsJob) -> EncryptedWords:
-    """PaymentNetwork, step 5: E3[bits of the codeword], and E3[classes, one-hot] at 3 primes."""
-    encryptor, evaluator = Encryptor(job.public), Evaluator(job.public)
-    planes = []
-    for k in range(job.n_classes):
-        plane = encryptor.zero(PLANE_PRIMES)
-        evaluator.add_slots(plane, job.classes == k)
-        planes.append(encryptor.ring.dump(plane))
-    bits = _encrypted(job.secret, codeword_bits(job.distances))
-    return EncryptedWords(bits, b"".join(planes))
+def encrypt_planes(job: PlanesJob) -> EncryptedPlanes:
+    """PaymentNetwork, step 7: E3[remainders, one-hot], and E3[classes, one-hot]."""
+    strips = Strips(len(job.classes), job.secret.ring.degree)
+    remainders = strips.across(_one_hot(job.remainders, N_LAST_REMAINDERS))
+    classes = (strips.alike(row) for row in _one_hot(job.classes, job.n_classes))
+    return EncryptedPlanes(_encrypted(job.secret, remainders), _encrypted(job.secret, classes))
 
 
 def _encrypted(secret: SecretKey, rows: Iterable[NDArray[Any]]) -> bytes:
@@ -127,12 +113,18 @@ def _encrypted(secret: SecretKey, rows: Iterable[NDArray[Any]]) -> bytes:
     return b"".join(encryptor.ring.dump(encryptor.encrypt(row)) for row in rows)
 
 
+def _one_hot(values: NDArray[np.uint8], n: int) -> NDArray[np.bool_]:
+    """(n, values): which of them each one is."""
+    which: NDArray[np.bool_] = values == np.arange(n, dtype=np.uint8)[:, np.newaxis]
+    return which
+
+
 # The bank.
 
 
 @dataclass(frozen=True)
 class ValuesJob:
-    """Round 1 for one block."""
+    """Step 2 for one block."""
 
     public: PublicKey
     flood: Flood
@@ -156,14 +148,14 @@ def mask_values(job: ValuesJob) -> ValuesBlock:
     """Bank, step 2: P and L of every bin at x, masked."""
     evaluator, sanitiser = Evaluator(job.public), Sanitiser(job.public, job.flood)
     ring = evaluator.ring
-    n_powers, top = len(exponents(job.degree)), ring.parameters.n_data_primes
-    powers = ring.load_all(job.powers, n_powers, top)
+    strips = Strips(job.tags.shape[1], ring.degree)
+    top = ring.parameters.n_data_primes
+    powers = ring.load_all(job.powers, n_powers(job.degree, strips.n), top)
     polynomials = bin_polynomials(*_padded(job), job.degree)
-    masks = secret_residues(ring.plain_modulus, 2 * ring.degree).reshape(2, -1)
-    values = []
-    for coefficients, mask in zip((polynomials.tags, polynomials.values), masks, strict=True):
-        value = evaluate(evaluator, powers, job.degree, coefficients)
-        evaluator.add_slots(value, mask)
+    values, masks = [], []
+    for coefficients in (polynomials.tags, polynomials.values):
+        value = evaluate(evaluator, powers, job.degree, strips, coefficients)
+        masks.append(_add_mask(evaluator, value, strips))
         values.append(sanitiser.sanitise(value))
     r, rho = masks
     return ValuesBlock(tuple(values), r, (rho % np.uint64(job.n_classes)).astype(np.uint8))
@@ -189,51 +181,53 @@ def _padded(job: ValuesJob) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArr
 
 @dataclass(frozen=True)
 class DistancesJob:
-    """Round 2 for one block."""
+    """Step 4 or 6 for one block."""
 
     public: PublicKey
     flood: Flood
-    digits: bytes = field(repr=False)
-    r: Residues = field(repr=False)
+    encrypted: bytes = field(repr=False)  # digits of the payment network
+    own: Digits = field(repr=False)  # (digits, bins)
 
 
 @dataclass(frozen=True)
 class DistancesBlock:
-    """What step 4 yields: `distances` goes to the payment network, the bank keeps the mask."""
+    """What step 4 or 6 yields: `distances` goes to the payment network, the bank keeps the mask."""
 
-    distances: bytes = field(repr=False)  # E2[h + g]
-    g: Remainders = field(repr=False)  # g mod 198
+    distances: bytes = field(repr=False)  # E2[Σ b² − 2·Σ a·b + g]: without Σ a², which it knows
+    g: Residues = field(repr=False)
 
 
 def mask_distances(job: DistancesJob) -> DistancesBlock:
-    """Bank, step 4: h = Σ (digit of v − digit of r)² = Σ v² − 2·Σ v·r + Σ r², masked."""
+    """Bank, steps 4 and 6: Σ (a − b)² of encrypted and own digits but for Σ a², masked."""
     evaluator, sanitiser = Evaluator(job.public), Sanitiser(job.public, job.flood)
     ring, t = evaluator.ring, np.uint64(evaluator.ring.plain_modulus)
-    *of_values, squares = ring.load_all(job.digits, N_DIGITS + 1, ring.parameters.n_data_primes)
-    of_r = digits(job.r)
-    factors = (t - np.uint64(2) * of_r) % t
-    distances = evaluator.add_products(squares, zip(of_values, factors, strict=True))
-    g = secret_residues(ring.plain_modulus, ring.degree)
-    evaluator.add_slots(distances, ((of_r * of_r).sum(axis=0) + g) % t)
-    return DistancesBlock(sanitiser.sanitise(distances), remainders(g))
+    n_digits, n_bins = job.own.shape
+    strips, top = Strips(n_bins, ring.degree), ring.parameters.n_data_primes
+    encrypted = ring.load_all(job.encrypted, strips.n_ciphertexts(n_digits), top)
+    factors = strips.across((t - np.uint64(2) * job.own) % t)
+    distances = evaluator.add_products(None, zip(encrypted, factors, strict=True))
+    (own_squares,) = strips.across(squares(job.own)[np.newaxis])
+    evaluator.add_slots(distances, own_squares)
+    g = _add_mask(evaluator, distances, strips)
+    return DistancesBlock(sanitiser.sanitise(distances), g)
 
 
 @dataclass(frozen=True)
 class IndicatorsJob:
-    """Round 3 for one block."""
+    """Step 8 for one block."""
 
     public: PublicKey
     own_secret: SecretKey
     flood: Flood
-    words: EncryptedWords
-    g: Remainders = field(repr=False)
+    planes: EncryptedPlanes
+    remainders: Remainders = field(repr=False)  # g′ mod 11
     rho: Classes = field(repr=False)
     n_classes: int
 
 
 @dataclass(frozen=True)
 class BlindedBlock:
-    """What step 6 yields: it all goes to the payment network but `shares`, which the bank forgets
+    """What step 8 yields: it all goes to the payment network but `shares`, which the bank forgets
     once they are encrypted."""
 
     shares: NDArray[np.uint32] = field(repr=False)  # (classes, bins), s_k
@@ -242,46 +236,50 @@ class BlindedBlock:
 
 
 def blind_indicators(job: IndicatorsJob) -> BlindedBlock:
-    """Bank, step 6: hides which accounts matched behind shares that are fresh in every call."""
+    """Bank, step 8: hides which accounts matched behind shares that are fresh in every call."""
     evaluator, sanitiser = Evaluator(job.public), Sanitiser(job.public, job.flood)
-    ring, own = evaluator.ring, SecretEncryptor(job.own_secret)
-    shares = secret_residues(ring.plain_modulus, job.n_classes * ring.degree)
-    shares = shares.reshape(job.n_classes, ring.degree)
-    equal = _equal(evaluator, job)
-    blinded, encrypted = [], []
-    for share, selected in zip(shares, _selected_planes(evaluator, job), strict=True):
+    strips = Strips(len(job.rho), evaluator.ring.degree)
+    own = SecretEncryptor(job.own_secret)
+    equal = _equal(evaluator, job, strips)
+    shares, blinded, encrypted = [], [], []
+    for selected in _selected_planes(evaluator, job, strips):
         indicator = evaluator.multiply(equal, selected)
-        evaluator.add_slots(indicator, share)
+        share = _add_mask(evaluator, indicator, strips)
         blinded.append(sanitiser.sanitise(indicator))
-        for half in share.reshape(-1, own.ring.degree):
-            encrypted.append(own.ring.dump(own.encrypt(half)))
-    return BlindedBlock(shares.astype(np.uint32), tuple(blinded), tuple(encrypted))
+        for start in range(0, strips.n_bins, own.ring.degree):
+            part = share[start : start + own.ring.degree]
+            encrypted.append(own.ring.dump(own.encrypt(part)))
+        shares.append(share.astype(np.uint32))
+    return BlindedBlock(np.stack(shares), tuple(blinded), tuple(encrypted))
 
 
-def _equal(evaluator: Evaluator, job: IndicatorsJob) -> Ciphertext:
-    """E3[384·I]: a agreeing ones give z = (2a − 3)², and (z − 1)(z − 9) is 0 for a < 4."""
+def _equal(evaluator: Evaluator, job: IndicatorsJob, strips: Strips) -> Ciphertext:
+    """E3[I], shared out over the strips: of the encrypted remainders the one that is its own."""
     ring = evaluator.ring
-    bits = ring.load_all(job.words.bits, WORD_BITS, ring.parameters.n_data_primes)
-    own_bits = np.uint64(2) * codeword_bits(job.g).astype(np.uint64)
-    twice = evaluator.add_products(None, zip(bits, own_bits, strict=True))
-    twice = evaluator.switch_to(twice, EQUALITY_PRIMES)
-    evaluator.add_constant(twice, -3)
-    left = evaluator.square(twice)
-    evaluator.add_constant(left, -1)
-    right = evaluator.total([left])
-    evaluator.add_constant(right, -8)
-    return evaluator.multiply(left, right)
+    n, top = strips.n_ciphertexts(N_LAST_REMAINDERS), ring.parameters.n_data_primes
+    encrypted = ring.load_all(job.planes.remainders, n, top)
+    own = strips.across(_one_hot(job.remainders, N_LAST_REMAINDERS))
+    return evaluator.add_products(None, zip(encrypted, own, strict=True))
 
 
-def _selected_planes(evaluator: Evaluator, job: IndicatorsJob) -> Iterable[Ciphertext]:
-    """E3[[L(x) = k]/384] for each class k: where ρ ≡ j, plane k + j of those that came."""
-    n, t = job.n_classes, evaluator.ring.plain_modulus
-    planes = evaluator.ring.load_all(job.words.planes, n, PLANE_PRIMES)
-    scale = np.uint64(pow(_AT_MATCH, -1, t))
-    where = {j: job.rho == j for j in range(n)}
-    masks = {j: evaluator.prepare(w * scale, PLANE_PRIMES) for j, w in where.items() if w.any()}
+def _selected_planes(
+    evaluator: Evaluator, job: IndicatorsJob, strips: Strips
+) -> Iterable[Ciphertext]:
+    """E3[L(x) = k] for each class k: where ρ ≡ j, plane k + j of those that came."""
+    n, top = job.n_classes, evaluator.ring.parameters.n_data_primes
+    planes = evaluator.ring.load_all(job.planes.classes, n, top)
+    where = enumerate(_one_hot(job.rho, n))
+    masks = {j: evaluator.prepare(strips.alike(w), top) for j, w in where if w.any()}
     for k in range(n):
         total = None
         for j, mask in masks.items():
             total = evaluator.add_prepared(total, planes[(k + j) % n], mask)
         yield total
+
+
+def _add_mask(evaluator: Evaluator, into: Ciphertext, strips: Strips) -> Residues:
+    """A fresh uniform mask in every slot; what they add up to in each bin."""
+    t = evaluator.ring.plain_modulus
+    mask = secret_residues(t, strips.n_slots)
+    evaluator.add_slots(into, mask)
+    return strips.total(mask, t)

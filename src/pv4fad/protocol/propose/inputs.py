@@ -52,7 +52,7 @@ def match_parameters(
 ) -> tuple[RunParameters, dict[str, TableAccounts]]:
     """The parameters of a further match for a model, and its tables under their new names."""
     named = {f"{table_id}@{epoch}": accounts for table_id, accounts in tables.items()}
-    plans = plan_tables(tables, bank_accounts, model.sizes.n_trees)
+    plans = plan_tables(tables, bank_accounts, model.sizes)
     parameters = RunParameters(
         **model.model_dump(exclude=_NOT_OF_A_MATCH),
         banks={bank: padded(n) for bank, n in bank_accounts.items()},
@@ -92,7 +92,7 @@ def run_parameters(
     return RunParameters(
         run_id=secret_bytes(8).hex(),
         banks={bank: padded(n) for bank, n in bank_accounts.items()},
-        tables=plan_tables(data.tables, bank_accounts, sizes.n_trees),
+        tables=plan_tables(data.tables, bank_accounts, sizes),
         schema_digest=schema.digest,
         sizes=sizes,
         bound=bound,

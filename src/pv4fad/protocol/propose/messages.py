@@ -15,7 +15,7 @@ _MIB = 2**20
 class RunProposal(Message):
     """PaymentNetwork → all: the run's parameters (JSON) and the payment network's public keys.
 
-    Banks get those of all rings, the aggregator that of the match ring if it compares sums, and
+    Banks get those of all rings, the aggregator that of the compare ring if it compares sums, and
     no hash key of accounts.  The uniform part of a key is not sent: its receiver derives it
     (`he.uniform_parts`).  A match without any goes on with the keys in use, on both sides.
     """

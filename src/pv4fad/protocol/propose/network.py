@@ -15,7 +15,7 @@ from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.inputs import TrainingInput
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
 from pv4fad.protocol.propose.ring_keys import SHARES, key_name
-from pv4fad.protocol.propose.state import BankPublic, CountedAccounts, NetworkKeys, StoredTrees
+from pv4fad.protocol.propose.state import BankPublic, CountedAccounts, PublicKeys, StoredTrees
 from pv4fad.protocol.roles import AGGREGATOR
 from pv4fad.protocol.state import KeysOf, Proposal, parameters_of
 from pv4fad.protocol.tables import TableAccounts
@@ -51,7 +51,7 @@ def make_proposal(address: Address, run: Records) -> RunProposal:
         rings = parameters.aggregator_rings
         told = parameters.for_aggregator().model_dump_json().encode()
     if not run.has(KeysOf):
-        keys = [run.get(NetworkKeys, name) for name in rings]
+        keys = [run.get(PublicKeys, name) for name in rings]
     return RunProposal(
         address,
         told,

@@ -9,7 +9,7 @@ from pv4fad.he.ring import RingParameters
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.messages import RunProposal
-from pv4fad.protocol.propose.state import NetworkKeys, PublicKeys
+from pv4fad.protocol.propose.state import NetworkSecret, PublicKeys
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.store.records import Records
 
@@ -18,7 +18,7 @@ RingKeys = Mapping[str, KeyPair]
 
 SHARES = "shares"  # the ring of a bank's key
 
-_MULTIPLIES = {"tags": True, "distances": False, "match": True}
+_MULTIPLIES = {"tags": True, "distances": False, "match": True, "compare": True}
 
 
 def key_name(parameters: RunParameters, owner: str, ring: str) -> str:
@@ -34,7 +34,7 @@ def new_keys(parameters: RunParameters) -> RingKeys:
             key_name(parameters, PAYMENT_NETWORK, name),
             relinearisation=_MULTIPLIES[name],
         )
-        for name, ring in parameters.network_rings.items()
+        for name, ring in (parameters.network_rings | parameters.aggregator_rings).items()
     }
 
 
@@ -48,8 +48,8 @@ def keep_new_keys(parameters: RunParameters, run: Records) -> None:
     """Fresh keys at the payment network."""
     for name, pair in new_keys(parameters).items():
         public = pair.public
-        relinearisation = public.relinearisation or b""
-        run.put(NetworkKeys(public.name, pair.secret.data, public.data, relinearisation), name)
+        run.put(NetworkSecret(pair.secret.data), name)
+        run.put(PublicKeys(public.name, public.data, public.relinearisation or b""), name)
 
 
 def keep_public_keys(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pv4fad.forest.atoms import AtomSet
 from pv4fad.forest.forest_file import from_document, to_document
 from pv4fad.forest.pairs import GroupCounts
-from pv4fad.he.keys import KeyPair, PublicKey, SecretKey
+from pv4fad.he.keys import PublicKey, SecretKey
 from pv4fad.he.ring import RingParameters
 from pv4fad.protocol.propose.inputs import Trees
 from pv4fad.store.records import Record
@@ -20,20 +20,13 @@ from pv4fad.store.records import Record
 
 
 @dataclass(frozen=True)
-class NetworkKeys(Record):
-    """The key pair of one of the payment network's rings; one for each, by name."""
+class NetworkSecret(Record):
+    """The secret key of one of the payment network's rings; one for each, by name."""
 
-    name: str
     secret: bytes = field(repr=False)
-    public: bytes = field(repr=False)
-    relinearisation: bytes = field(repr=False)
 
-    def secret_key(self, ring: RingParameters) -> SecretKey:
+    def key(self, ring: RingParameters) -> SecretKey:
         return SecretKey(ring, self.secret)
-
-    def pair(self, ring: RingParameters) -> KeyPair:
-        public = PublicKey(ring, self.name, self.public, self.relinearisation or None)
-        return KeyPair(self.secret_key(ring), public)
 
 
 @dataclass(frozen=True)
@@ -91,9 +84,6 @@ class OwnKeys(Record):
     def secret_key(self, ring: RingParameters) -> SecretKey:
         return SecretKey(ring, self.secret)
 
-    def pair(self, ring: RingParameters) -> KeyPair:
-        return KeyPair(self.secret_key(ring), PublicKey(ring, self.name, self.public))
-
 
 @dataclass(frozen=True)
 class AccountFile(Record):
@@ -112,7 +102,7 @@ class OtherBanks(Record):
         return {name: bytes.fromhex(key) for name, key in self.keys.items()}
 
 
-# A bank and the aggregator.
+# All of them.
 
 
 @dataclass(frozen=True)

@@ -205,9 +205,10 @@ def add_answer(message: ScoreReply, batch: Records) -> None:
     plan = tables.plan(here.table_id)
     summed = plan.broadcast or tables.metered
     expect(summed == (here.sender == AGGREGATOR), message, "not from the right party")
-    layers = tables.scoring(plan).layer_chunks(plan, batch.get(BatchPlan).n_layers)
+    scoring = tables.scoring(plan)
+    layers = scoring.layer_chunks(plan, batch.get(BatchPlan).n_layers)
     expect(here.index < len(layers), message, "there are not so many layers")
-    shape = (len(layers[here.index]), plan.layout.n_bins)
+    shape = (len(layers[here.index]), scoring.n_slots(plan))
     t = tables.parameters(plan).plain_modulus
     expect_residues(message, message.residues, shape[0] * shape[1], t)
     residues = message.residues

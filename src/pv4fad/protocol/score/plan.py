@@ -36,7 +36,11 @@ class ScoringPlan:
 
     def n_share_blocks(self, plan: TablePlan) -> int:
         """Blocks of the share ring in a table."""
-        return plan.layout.n_bins // self.parameters.share_ring.degree
+        return plan.layout.n_blocks * self.parameters.share_blocks_per_block(plan)
+
+    def n_slots(self, plan: TablePlan) -> int:
+        """Of these blocks: bin b is slot b, and a small table leaves some over."""
+        return self.n_share_blocks(plan) * self.parameters.share_ring.degree
 
     def layer_chunks(self, plan: TablePlan, n_layers: int) -> list[range]:
         """The layers that each message about a table carries."""

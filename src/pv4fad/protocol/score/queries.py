@@ -109,16 +109,16 @@ class NetworkQueries:
         bank, table_id = address.receiver, address.table_id
         tables, batch_plan = Tables(training), batch.get(BatchPlan)
         plan, records = tables.plan(table_id), training.of_epoch(table_epoch(table_id))
-        parameters = tables.parameters(plan)
-        n_atoms, n_bins, t = parameters.sizes.n_atoms, plan.layout.n_bins, parameters.plain_modulus
+        parameters, n_slots = tables.parameters(plan), tables.scoring(plan).n_slots(plan)
+        n_atoms, t = parameters.sizes.n_atoms, parameters.plain_modulus
         asked = batch.get(Questions)
         here = asked.table == batch_plan.tables.index(table_id)
         sets = batch_plan.sets
         of_sets = [asked_set.coefficients(n_atoms) for asked_set in sets]
         factors = np.array(of_sets).reshape(-1, n_atoms) % t
-        coefficients = np.zeros((1, n_atoms, n_bins), np.uint32)
+        coefficients = np.zeros((1, n_atoms, n_slots), np.uint32)
         coefficients[0, :, asked.bin[here]] = factors[asked.set[here]]
-        constant = np.zeros((1, n_bins), np.uint32)
+        constant = np.zeros((1, n_slots), np.uint32)
         if bank == plan.banks[0]:
             of_absent = np.array([asked_set.absent for asked_set in sets], np.uint32)
             constant[0, asked.bin[here]] = of_absent[asked.set[here]]
@@ -148,9 +148,9 @@ class NetworkQueries:
         own = training.get(LabelShare).p.astype(np.int64)
         parts = vote_parts(forest, content.reached, own, parameters.plain_modulus)
         asks_rest = bank == plan.banks[0]
-        shape = (len(layers), plan.layout.n_bins)
+        shape = (len(layers), scoring.n_slots(plan))
         rest = np.zeros(shape, np.uint32)
-        sets = np.zeros((len(layers), parts.sets.shape[1], plan.layout.n_bins), np.uint32)
+        sets = np.zeros((len(layers), parts.sets.shape[1], shape[1]), np.uint32)
         if asks_rest:
             rest[content.layer, content.bin] = parts.rest
         sets[content.layer, :, content.bin] = parts.sets
@@ -206,6 +206,7 @@ def _query_job(
 ) -> Callable[[int], QueryJob]:
     """The job of each block of the share ring, from values for whole tables."""
     parameters = tables.parameters(plan)
+    opened = np.pad(opened, ((0, 0), (0, rest.shape[1] - opened.shape[1])))
     public = with_keys_of(records).get(BankPublic, bank).key(parameters.share_ring)
     flood = parameters.bounds[tables.scoring(plan).flood_circuit].flood
     shares = ShareBlocks(parameters, plan, bank, records)

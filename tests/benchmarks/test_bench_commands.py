@@ -30,7 +30,7 @@ def test_match_checks_every_bin_and_reports_every_figure(tmp_path):
     assert result.exit_code == 0, result.output
     report = json.loads(file.read_text())
     assert report["checks"] == {
-        "u − s equals the plain join in all 16384 bins": True,
+        "u − s equals the plain join in all 4096 bins": True,
         "E_j[s] decrypts to s": True,
     }
     assert set(report["phases"]) == {
@@ -102,7 +102,7 @@ def test_a_wrong_result_is_reported_and_fails(monkeypatch):
     monkeypatch.setattr(Workload, "atoms", property(another_atom_for_one_account))
     result = run("match", *ONE_BLOCK, "--workers", "0")
     assert result.exit_code == 1
-    assert "u − s equals the plain join in all 16384 bins: WRONG" in result.output
+    assert "u − s equals the plain join in all 4096 bins: WRONG" in result.output
     assert "E_j[s] decrypts to s: checked" in result.output
 
 
@@ -128,14 +128,14 @@ def test_score_checks_every_answer_and_counts_every_operation(tmp_path, model, n
     report = json.loads(file.read_text())
     assert all(report["checks"].values())
     counts = {one["name"]: one["count"] for one in report["operations"]}
-    n_blocks = 2
+    n_blocks = 1
     assert report["figures"]["layers"] == n_layers
     if compared == "decisions":
         assert counts["sanitise"] == counts["decrypt"] == n_layers * n_blocks
         queries = next(one for one in report["traffic"] if one["kind"] == "score-query")
         assert queries["n_messages"] == n_layers
     else:
-        n_leaves, n_groups, n_once = 24, 12, 2
+        n_leaves, n_groups, n_once = 24, 12, 1
         assert counts["sanitise"] == counts["decrypt"] == 2 * n_layers * n_blocks + n_once
         assert counts["encrypt a label share"] == n_leaves
         assert counts["encode, transform the mask of a group"] == n_layers * n_blocks * n_groups

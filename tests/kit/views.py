@@ -217,7 +217,8 @@ def returned_ciphertexts(run) -> Counter[bytes]:
     parameters, found = run.world.parameters, Counter()
     for event in run.events:
         is_network = event.receiver.name == PAYMENT_NETWORK
-        rings = parameters.network_rings.values() if is_network else (parameters.share_ring,)
+        of_network = parameters.network_rings | parameters.aggregator_rings
+        rings = of_network.values() if is_network else (parameters.share_ring,)
         headers = [
             (ring.header(level, is_evaluated=evaluated), ring.ciphertext_bytes(level))
             for ring in map(Ring.of, rings)

@@ -57,6 +57,7 @@ import pv4fad.protocol.count.steps
 import pv4fad.protocol.match.steps
 import pv4fad.protocol.score.bank
 import pv4fad.protocol.score.steps
+from pv4fad.audit.stamp import STAMP_BYTES
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
 from pv4fad.protocol.count.state import SumsSoFar
 from pv4fad.protocol.match.messages import (
@@ -95,7 +96,8 @@ def test_kinds_order_and_sizes_of_messages_do_not_depend_on_anybodys_data(run):
     other.train(note)
     other.ask(np.arange(3), AskedSet((2,), False), note)
     assert any(kind == "score-reply" for kind, *_ in seen)
-    assert seen == [envelope(event.message, len(event.data)) for event in run.events]
+    sent = [envelope(event.message, len(event.data) + STAMP_BYTES) for event in run.events]
+    assert seen == sent
 
 
 # What a party opens, as rows of residues.

@@ -32,7 +32,7 @@ from tests.kit.views import (
     sent_with,
 )
 
-from pv4fad.he.keys import Encryptor, Evaluator
+from pv4fad.he.keys import Encryptor, Evaluator, PublicKey
 from pv4fad.he.ring import Ring
 from pv4fad.he.sanitise import Sanitiser
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
@@ -106,7 +106,8 @@ def simulated_bank_view(run, message) -> list[bytes]:
     """Sanitised encryptions of uniform slots under the bank's key, as many as the message has."""
     parameters = run.world.parameters
     (bank,) = (one for one in run.world.federation.banks if one.name == message.address.receiver)
-    public = run.world.record(bank, OwnKeys).pair(parameters.share_ring).public
+    keys = run.world.record(bank, OwnKeys)
+    public = PublicKey(parameters.share_ring, keys.name, keys.public)
     ring = Ring.of(parameters.share_ring)
     sanitiser = Sanitiser(public, parameters.bounds["linear"].flood)
     made = []

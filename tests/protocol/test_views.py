@@ -45,6 +45,7 @@ import pv4fad.protocol.compare.aggregator
 import pv4fad.protocol.count.bank
 import pv4fad.protocol.count.steps
 import pv4fad.protocol.match.steps
+from pv4fad.audit.stamp import STAMP_BYTES
 from pv4fad.protocol.compare.messages import BlindedSums, LabelMasks, SharedLabels
 from pv4fad.protocol.compare.state import Blinding, LabelShare, MaskBlock, MaskedLeaves
 from pv4fad.protocol.compare.steps import masked_leaves
@@ -77,7 +78,8 @@ def test_kinds_order_and_sizes_of_messages_do_not_depend_on_anybodys_data(run):
     assert other.case.forest.trees != run.world.case.forest.trees
     seen = []
     other.train(lambda message, size: seen.append(envelope(message, size)))
-    assert seen == [envelope(event.message, len(event.data)) for event in run.events]
+    sent = [envelope(event.message, len(event.data) + STAMP_BYTES) for event in run.events]
+    assert seen == sent
 
 
 # What a party opens, as rows of residues.  Each function takes the answers that carry it.

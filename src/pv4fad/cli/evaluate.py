@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
-from pv4fad.cli.options import AsJson, RunPath, Scenario, federation_passphrase
+from pv4fad.cli.options import AsJson, KeyFileIfAny, RunPath, Scenario, passphrase_if_given
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.evaluation.evaluate import ALONE, HEADINGS, JOINED, Detector, Evaluation, evaluate
+from pv4fad.evaluation.evaluate import ALONE, HEADINGS, JOINED, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
 from pv4fad.evaluation.scored import LOCAL_SCORE, ScoredTransactions, default_predictions
 from pv4fad.files import require_new_file, write_whole
@@ -27,7 +25,6 @@ from pv4fad.report.texts import estimate_text, found_text
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.scoring_record import require_run
-from pv4fad.store.sealing import ENVIRONMENT, Passphrase
 
 NOT_COMPARED = (
     f"The predictions have no column {LOCAL_SCORE}, as those of votes, so they are not compared"
@@ -142,21 +139,7 @@ def _summary(document: RunDocument, result: Evaluation) -> dict[str, Any]:
         "transactions": result.transactions,
         "anomalies": result.anomalies,
         "intervals": document.data_schema.words(HOW_SURE),
-        "detectors": [_measures(detector, result) for detector in result.detectors],
-    }
-
-
-def _measures(detector: Detector, result: Evaluation) -> dict[str, Any]:
-    return {
-        "name": detector.name,
-        "average_precision": asdict(detector.average_precision),
-        "to_joined": result.to_joined(detector),
-        "gap_closed": result.gap_closed(detector),
-        "budgets": [
-            asdict(at) | {"recall_interval": asdict(interval)}
-            for at, interval in zip(detector.budgets, detector.recall, strict=True)
-        ],
-        "alerts": None if detector.alerts is None else asdict(detector.alerts),
+        "detectors": result.numbers(),
     }
 
 
@@ -173,14 +156,7 @@ def report_command(
     predictions: Predictions = None,
     joined: Joined = False,
     scenario: Scenario = None,
-    key_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--key-file",
-            help="File with the passphrase of all stores; otherwise PV4FAD_PASSPHRASE or"
-            " PV4FAD_PASSPHRASE_FILE. Without any, ledgers are left out.",
-        ),
-    ] = None,
+    key_file: KeyFileIfAny = None,
 ) -> None:
     """Write a report on a run: what was found, what is private, who saw what, what it cost.
 
@@ -196,16 +172,10 @@ def report_command(
         RunFolder(run),
         predictions or default_predictions(run),
         splits,
-        _passphrase_if_given(key_file),
+        passphrase_if_given(key_file),
         joined=joined,
     )
     write_page(report, content)
     out.print(escape(f"The report is in {report}."), soft_wrap=True)
     for gap in content.gaps:
         out.print(escape(f"Not in it: {gap.what}: {gap.why}"), soft_wrap=True)
-
-
-def _passphrase_if_given(key_file: Path | None) -> Passphrase | None:
-    """None if none is given: the report can do without ledgers, so it does not ask for one."""
-    given = key_file is not None or any(name.startswith(ENVIRONMENT) for name in os.environ)
-    return federation_passphrase(key_file) if given else None

@@ -6,13 +6,14 @@ federation every party has its own, on its own machine.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pv4fad.errors import StoreError
-from pv4fad.store.sealing import Passphrase, create_key_file, passphrase_for
+from pv4fad.store.sealing import ENVIRONMENT, Passphrase, create_key_file, passphrase_for
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
 Workers = Annotated[
@@ -31,6 +32,15 @@ KeyFile = Annotated[
         "--key-file",
         help="File with the passphrase of all stores. Otherwise PV4FAD_PASSPHRASE,"
         " PV4FAD_PASSPHRASE_FILE, or a prompt.",
+    ),
+]
+
+KeyFileIfAny = Annotated[
+    Path | None,
+    typer.Option(
+        "--key-file",
+        help="File with the passphrase of all stores; otherwise PV4FAD_PASSPHRASE or"
+        " PV4FAD_PASSPHRASE_FILE. Without any, what is sealed is left out.",
     ),
 ]
 
@@ -59,3 +69,9 @@ def given_passphrase(party: str, key_file: Path | None, *, confirm: bool = False
         if key_file is not None:
             raise
         raise StoreError(f"{error}; or give --key-file FILE") from None
+
+
+def passphrase_if_given(key_file: Path | None) -> Passphrase | None:
+    """None if none is given: for what can do without, and does not ask for one."""
+    given = key_file is not None or any(name.startswith(ENVIRONMENT) for name in os.environ)
+    return federation_passphrase(key_file) if given else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,23 @@ class Evaluation:
         own = tuple(d.alerts for d in self.detectors if d.alerts is not None)
         if own:
             yield f"the {own[0].alerts:,} alerts; alone or with all data, as many", own
+
+    def numbers(self) -> list[dict[str, Any]]:
+        """All measures of every detector, for JSON; the curves have too many points."""
+        return [
+            {
+                "name": detector.name,
+                "average_precision": asdict(detector.average_precision),
+                "to_joined": self.to_joined(detector),
+                "gap_closed": self.gap_closed(detector),
+                "budgets": [
+                    asdict(at) | {"recall_interval": asdict(interval)}
+                    for at, interval in zip(detector.budgets, detector.recall, strict=True)
+                ],
+                "alerts": None if detector.alerts is None else asdict(detector.alerts),
+            }
+            for detector in self.detectors
+        ]
 
 
 def measure(

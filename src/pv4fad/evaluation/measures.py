@@ -29,6 +29,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
 
 from pv4fad.errors import DataError, ParameterError
 
@@ -138,6 +139,14 @@ class Curve:
     scores: Floats
     precision: Floats
     recall: Floats
+
+
+def share_interval(cases: int, of: int) -> Interval:
+    """A share of some things, at least one, with the interval of Clopper and Pearson."""
+    tail = (1 - _CONFIDENCE) / 2
+    low = 0.0 if cases == 0 else float(betaincinv(cases, of - cases + 1, tail))
+    high = 1.0 if cases == of else float(betaincinv(cases + 1, of - cases, 1 - tail))
+    return Interval(cases / of, low, high)
 
 
 def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:

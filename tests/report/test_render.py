@@ -55,7 +55,7 @@ def test_only_the_style_of_this_package_is_put_in_unescaped():
     folder = Path(render.__file__).parent / "templates"
     found = {
         expression.strip()
-        for file in folder.iterdir()
+        for file in folder.rglob("*.*")
         for expression in file.read_text().replace("}}", "{{").split("{{")
         if "safe" in expression and "|" in expression
     }

@@ -237,7 +237,7 @@ def test_without_data_there_are_alerts_but_no_curves(document, tables, tmp_path,
     file = tmp_path / "report.html"
     code, text, _ = pv4fad("report", run, "--out", file)
     assert code == 0
-    assert "name the data: report RUN DIR" in text
+    assert "the data is not named: give DIR after RUN" in text
     seen = Seen(file.read_text())
     assert figures(seen) == {"training", "training-bytes"}
     assert "There are no labels to compare with." in seen.words

@@ -101,7 +101,7 @@ def gather(
         scoring = require_run(predictions, document.run_id)
         table = read_predictions(predictions, schema.rows.id)
         what = words("Curves, and the {rows} of the alerts")
-        gaps.append(Gap(what, "name the data: report RUN DIR"))
+        gaps.append(Gap(what, "the data is not named: give DIR after RUN"))
     else:
         scoring = require_run(predictions, document.run_id)
         scored = ScoredTransactions.read(schema, splits[1], predictions)

@@ -38,7 +38,7 @@ from pv4fad.report.texts import (
 from pv4fad.run.document import RunDocument
 from pv4fad.words import Words
 
-_MODELS = {
+MODELS = {
     "counts": "evidence from noisy counts; scoring by decisions",
     "released": "the paper's forest, labels released; scoring by decisions",
     "sealed": "the paper's forest, labels sealed; scoring by votes",
@@ -85,31 +85,37 @@ class Alerts:
 
 def page(content: ReportContent) -> str:
     """The whole file."""
+    title = f"PV4FAD report: run {content.document.run_id}"
+    return render_page("report.html", title=title, details_open=False, **page_values(content))
+
+
+def page_values(content: ReportContent) -> dict[str, Any]:
+    """What the templates of a report need; those of a dossier use some of them."""
     document, mode = content.document, content.document.parameters.mode
     words, n_holders = document.data_schema.words, len(document.parameters.banks)
-    return render_page(
-        "report.html",
-        title=f"PV4FAD report: run {document.run_id}",
-        document=document,
-        all_holders=f"one {words.holder}" if n_holders == 1 else words(f"{n_holders} {{holders}}"),
-        cards=_cards(content),
-        gaps=content.gaps,
-        scored=content.predictions is not None,
-        evaluation=content.evaluation,
-        measures=None if content.evaluation is None else _measures(content.evaluation, words),
-        alerts=None if content.alerts is None else _alerts(content.alerts),
-        scoring=content.scoring,
-        ledgers=content.ledgers,
-        privacy=privacy_view(content),
-        assumptions=[words(assumption) for assumption in ASSUMPTIONS],
-        parties=[[words(text) for text in row] for row in parties(mode)],
-        together=[[words(text) for text in row] for row in TOGETHER],
-        messages=_messages(content, mode),
-        attacks=None if content.attack is None else _attacks(content.attack, words),
-        cost_figures=cost_figures(content),
-        run_facts=_run_facts(content),
-        words=words.forms,
-    )
+    return {
+        "document": document,
+        "all_holders": (
+            f"one {words.holder}" if n_holders == 1 else words(f"{n_holders} {{holders}}")
+        ),
+        "cards": _cards(content),
+        "gaps": content.gaps,
+        "scored": content.predictions is not None,
+        "evaluation": content.evaluation,
+        "measures": None if content.evaluation is None else _measures(content.evaluation, words),
+        "alerts": None if content.alerts is None else _alerts(content.alerts),
+        "scoring": content.scoring,
+        "ledgers": content.ledgers,
+        "privacy": privacy_view(content),
+        "assumptions": [words(assumption) for assumption in ASSUMPTIONS],
+        "parties": [[words(text) for text in row] for row in parties(mode)],
+        "together": [[words(text) for text in row] for row in TOGETHER],
+        "messages": _messages(content, mode),
+        "attacks": None if content.attack is None else _attacks(content.attack, words),
+        "cost_figures": cost_figures(content),
+        "run_facts": _run_facts(content),
+        "words": words.forms,
+    }
 
 
 def write_page(path: Path, content: ReportContent) -> None:
@@ -218,7 +224,7 @@ def _run_facts(content: ReportContent) -> list[tuple[str, str]]:
         ("run id", document.run_id),
         ("state", document.state),
         (words.forms["holders"], ", ".join(holders)),
-        ("model", _MODELS[parameters.mode]),
+        ("model", MODELS[parameters.mode]),
         ("sums", _sums(document)),
         ("alerts, expected", "-" if share is None else words(f"{share * 100:g} % of the {{rows}}")),
         ("plaintext modulus", f"{sizes.plain_modulus:,}"),

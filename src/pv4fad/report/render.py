@@ -3,9 +3,10 @@
 Every value is escaped (jinja2 autoescape), in pages and in drawings; templates alone hold markup.
 The style is in the CSS files beside the templates:
 
-    colours.css   light or dark, as the reader's system is
+    colours.css   light or dark, as the reader's system is; on paper light
     chart.css     figures
     page.css      the report, from phone to laptop
+    print.css     the same on paper: always light, tables as tables
     drawing.css   a figure in a file of its own
 
 No colour carries a meaning alone: curves differ in their dashes, bars have their labels on them.
@@ -32,7 +33,7 @@ ENVIRONMENT = Environment(
 
 def page_style() -> str:
     """For pages."""
-    return _read("colours.css", "chart.css", "page.css")
+    return _read("colours.css", "chart.css", "page.css", "print.css")
 
 
 def drawing_style() -> str:

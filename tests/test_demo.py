@@ -1,6 +1,7 @@
 """What a newcomer sees first works, and the docs show what it prints."""
 
 import io
+import json
 import re
 import sys
 from contextlib import redirect_stdout
@@ -96,6 +97,19 @@ def test_the_demo_writes_a_whole_report(printed, place):
     record = read_record(place / "demo/run/payment-network/predictions.csv")
     assert {one.phase for one in record.phases} == {"prepare", "match", "score"}
     assert sum(one.bytes for one in record.traffic) == sum(one.bytes for one in record.phases)
+
+
+def test_the_demo_writes_a_dossier_in_which_the_signed_logs_of_all_parties_fit(printed, place):
+    assert "For a supervisor, to print and fill in: demo/dossier/index.html" in printed
+    dossier = json.loads((place / "demo/dossier/dossier.json").read_text())
+    # In so small a demo there may be no alert, and then there is no line.
+    missing = {gap["what"] for gap in dossier["gaps"]} - {"Above and below the line"}
+    assert missing == {"What attackers get"}
+    audit = dossier["integrity"]["audit"]
+    assert len(audit["parties"]) == 5
+    assert audit["faults"] == []
+    assert audit["n_messages"] > 30
+    assert (place / "demo/dossier/index.html").is_file()
 
 
 def test_the_demo_replaces_an_earlier_demo(printed, place):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pv4fad.errors import DataError
-from pv4fad.files import require_new_file, require_writable, whole_file, write_whole
+from pv4fad.files import require_new_file, require_writable, whole_file, write_folder, write_whole
 
 
 def test_a_text_replaces_another_and_keeps_to_its_owner(tmp_path):
@@ -67,3 +67,28 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path):
         with pytest.raises(DataError, match=what):
             require_writable(path)
     assert [one.name for one in tmp_path.iterdir()] == ["there"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_appears_whole_and_for_its_owner(tmp_path, there):
+    path = tmp_path / "folder"
+    if there:
+        path.mkdir()
+    write_folder(path, {"one": "ä", "two": "2"})
+    assert {file.name: file.read_text() for file in path.iterdir()} == {"one": "ä", "two": "2"}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()} == {0o600}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_written_whole_is_not_written(tmp_path):
+    with pytest.raises(OSError, match="No such file"):
+        write_folder(tmp_path / "folder", {"one": "1", "no/where": "2"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_holds_something_is_refused(tmp_path):
+    (tmp_path / "precious").touch()
+    with pytest.raises(DataError, match="is not empty"):
+        write_folder(tmp_path, {"one": "1"})
+    assert [file.name for file in tmp_path.iterdir()] == ["precious"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -44,6 +45,30 @@ def write_whole(path: Path, text: str, *, private: bool = False) -> None:
     """A text in one piece."""
     with whole_file(path, private=private) as file:
         file.write(text.encode())
+
+
+def write_folder(path: Path, texts: Mapping[str, str]) -> None:
+    """A new folder with these files, by name, for its owner's eyes only: all of it or nothing."""
+    require_new_folder(path)
+    path = path.resolve()
+    new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
+    try:
+        for name, text in texts.items():
+            write_whole(new / name, text, private=True)
+        new.replace(path)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def require_new_folder(path: Path) -> None:
+    """Refuse a folder that holds something, and one that cannot be made."""
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise DataError(f"{path}: is not a folder; choose another one")
+    if path.is_dir() and any(path.iterdir()):
+        raise DataError(f"{path}: is not empty; choose a new folder")
+    if not path.resolve().parent.is_dir():
+        raise DataError(f"{path}: there is no folder {path.resolve().parent}")
 
 
 def require_new_file(path: Path) -> None:

@@ -74,7 +74,7 @@ def finished_document(**settings: Any) -> RunDocument:
         TrainingSettings(**{"epsilon": "1", "seed": 5} | settings),
     )
     begun = datetime(2026, 1, 2, tzinfo=UTC)
-    document = RunDocument.of_new_run(new.parameters, SCHEMA, b"\1" * 32, begun)
+    document = RunDocument.of_new_run(new.parameters, SCHEMA, begun)
     costs = {"prepare": 2.5, "propose": 0.2, "match": 20.0, "count": 4.0}
     return document.model_copy(
         update={

@@ -1,5 +1,6 @@
-"""A scored run with ledgers, whose data is hostile, and the report on it."""
+"""A scored run with ledgers, whose data is hostile, the report and the dossier on it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
@@ -16,9 +17,13 @@ from tests.kit.scored_run import (
     write_run,
 )
 
+from pv4fad.attack.findings import Attack, Finding
+from pv4fad.audit.verify import Audit, Fault
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.privacy.ledger import Expense, charge_delta, set_limit, spend
 from pv4fad.report.content import gather
+from pv4fad.report.dossier.integrity import Integrity
+from pv4fad.report.dossier.pages import Dossier, dossier_files
 from pv4fad.report.page import page
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import PhaseCost, Traffic
@@ -118,3 +123,31 @@ def report(whole, tmp_path_factory):
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(page(whole), encoding="utf-8")
     return file
+
+
+@pytest.fixture(scope="session")
+def hostile_dossier(whole, document):
+    """Every text that comes from a file or from another party is an attack on the page."""
+    schema = document.data_schema
+    rows = schema.rows.model_copy(update={"label": HOSTILE, "id": HOSTILE, "time": HOSTILE})
+    schema = schema.model_copy(update={"rows": rows})
+    privacy = document.privacy.model_copy(update={"claim": HOSTILE})
+    changed = {"data_schema": schema, "privacy": privacy, "program": HOSTILE}
+    attack = Attack(
+        run_id=document.run_id,
+        findings=(Finding(attacker="lead", target=HOSTILE, measure=HOSTILE, found=1, n=1),),
+    )
+    content = replace(whole, document=document.model_copy(update=changed), attack=attack)
+    audit = Audit((HOSTILE,), 1, 1, (Fault(HOSTILE, HOSTILE),))
+    integrity = Integrity(
+        program=HOSTILE,
+        origin=HOSTILE,
+        run_program=HOSTILE,
+        schema_digest="ab" * 32,
+        commitment="cd" * 32,
+        files={HOSTILE: "ef" * 32},
+        parties=((HOSTILE, "01" * 32, 1),),
+        audit=audit,
+        gaps=(),
+    )
+    return dossier_files(Dossier.of(content, integrity, datetime(2026, 1, 3, tzinfo=UTC)))

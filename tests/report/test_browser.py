@@ -1,4 +1,4 @@
-"""The report as a real browser shows it: from phone to laptop, light and dark."""
+"""Report and dossier as a real browser shows them: from phone to laptop, light and dark."""
 
 import pytest
 from tests.kit.chromium import Browser, opened_tab
@@ -7,6 +7,8 @@ from tests.kit.report_page import FIGURES, HOSTILE
 WINDOWS = pytest.mark.parametrize(
     ("width", "scheme"), [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")]
 )
+
+_PAPER = 672  # pixels of CSS: A4 between its margins
 
 # The boxes of all texts of a figure: outside of it they are cut off, on each other unreadable.
 _TEXTS = """
@@ -91,3 +93,35 @@ def test_should_markup_get_through_the_browser_still_runs_and_fetches_nothing(
     assert tab.value("document.title").startswith("PV4FAD report")
     assert any("Content Security Policy" in one for one in tab.problems())
     assert tab.blocked() == ["https://example.org/x.png"]
+
+
+@pytest.mark.parametrize(("width", "media"), [(360, "screen"), (1280, "screen"), (_PAPER, "print")])
+def test_every_page_of_a_dossier_fits_the_window_and_the_paper(
+    tab, hostile_dossier, tmp_path, width, media
+):
+    for name, text in hostile_dossier.items():
+        (tmp_path / name).write_text(text)
+    for file in sorted(tmp_path.glob("*.html")):
+        tab.open(file, width=width, height=800)
+        tab.call("Emulation.setEmulatedMedia", media=media)
+        assert tab.problems() == [], file.name
+        assert tab.requests() == [file.resolve().as_uri()], file.name
+        assert tab.value("document.documentElement.scrollWidth") <= width, file.name
+        assert tab.value(_TEXTS) == [], file.name
+        assert tab.value("document.querySelectorAll('script, img').length") == 0, file.name
+    tab.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_on_paper_a_dossier_is_light_with_tables_and_without_links_to_click(
+    tab, hostile_dossier, tmp_path
+):
+    file = tmp_path / "validation.html"
+    file.write_text(hostile_dossier["validation.html"])
+    tab.open(file, width=_PAPER, height=800, scheme="dark")
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    tab.call("Emulation.setEmulatedMedia", media="print", features=dark)
+    seen = "getComputedStyle(document.querySelector('%s')).%s"
+    assert tab.value(seen % ("body", "backgroundColor")) == "rgb(255, 255, 255)"
+    assert tab.value(seen % ("thead", "display")) == "table-header-group"
+    assert tab.value(seen % ("nav", "display")) == "none"
+    tab.call("Emulation.setEmulatedMedia", media="")

@@ -20,12 +20,14 @@ from rich.rule import Rule
 
 from pv4fad.cli.console import err, out
 from pv4fad.cli.demo_summary import summary
+from pv4fad.cli.dossier import dossier_of
 from pv4fad.cli.options import federation_passphrase
 from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.payments.challenge import scoring_splits
 from pv4fad.payments.generate import MIN_BANKS, MIN_TRANSACTIONS
 from pv4fad.report.content import gather
+from pv4fad.report.dossier.pages import write_dossier
 from pv4fad.report.page import write_page
 from pv4fad.run.folder import RunFolder
 
@@ -36,6 +38,7 @@ Made by `pv4fad demo`, which replaces this folder when it runs again.
   run            a run with noise: a folder for each party, the predictions with the payment network
   sample, exact  a small federation without noise, to compare with a trusted third party
   report.html    the run as a page
+  dossier        the run for a supervisor: a page for each question, and the JSON behind them
   key            the passphrase of all stores; in a real federation every party has its own
 """
 _SAMPLE = 2_000
@@ -136,22 +139,21 @@ def steps(folder: Path, transactions: int, banks: int) -> Iterator[Step]:
 
 def _conclude(folder: Path) -> None:
     """What came of it, as a table and as a page; both from one look at everything."""
-    data, run, report = folder / "data", folder / "run", folder / "report.html"
+    data, run, report = folder / "data", RunFolder(folder / "run"), folder / "report.html"
+    predictions, key = default_predictions(run.path), folder / "key"
     out.print()
     out.print(Rule("What came of it", align="left"))
     err.print("Now with all data in one place, to compare: nothing about that is private.")
-    content = gather(
-        RunFolder(run),
-        default_predictions(run),
-        scoring_splits(data),
-        federation_passphrase(folder / "key"),
-        joined=True,
-    )
+    passphrase = federation_passphrase(key)
+    content = gather(run, predictions, scoring_splits(data), passphrase, joined=True)
     write_page(report, content)
+    pages = folder / "dossier"
+    write_dossier(pages, dossier_of(run, content, predictions, passphrase, []))
     out.print(summary(content))
     out.print(f"All of this as a page, with the highest alerts: {report}", markup=False)
-    words = ["report", run, data, "--joined", "--out", "FILE", "--key-file", folder / "key"]
+    words = ["report", run.path, data, "--joined", "--out", "FILE", "--key-file", key]
     out.print(f"Again: pv4fad {shlex.join(map(str, words))}", markup=False, soft_wrap=True)
+    out.print(f"For a supervisor, to print and fill in: {pages / 'index.html'}", markup=False)
 
 
 # For `demo-federated`, too.

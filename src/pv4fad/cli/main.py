@@ -68,6 +68,10 @@ COMMANDS = {
         "pv4fad.cli.evaluate:report_command",
         "Write a report on a run: what was found, what is private, who saw what, what it cost.",
     ),
+    "dossier": Lazy(
+        "pv4fad.cli.dossier:dossier_command",
+        "Write the file for a supervisor: a page for each question, and the JSON behind them.",
+    ),
     "ledger": Lazy("pv4fad.cli.ledger:app", "The privacy budget of a party with records."),
     "party": Lazy("pv4fad.cli.party:app", "One organisation's part in a deployed federation."),
     "federation": Lazy("pv4fad.cli.federation:app", "The jobs of a deployed federation."),

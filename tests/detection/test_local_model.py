@@ -246,6 +246,11 @@ def test_scores_of_a_row_do_not_depend_on_the_other_rows(fitted, monkeypatch):
     together = model.score(features)
     alone = np.concatenate([model.score(features[n : n + 1]) for n in range(20)])
     np.testing.assert_array_equal(alone, together[:20])
+    np.testing.assert_array_equal(model.trees.total(features[:0]), [])
+    few = model.trees.total(features[:900])
+    monkeypatch.setattr(tree_ensemble, "_FEW_ROWS", -1)  # tree by tree
+    np.testing.assert_array_equal(model.trees.total(features[:900]), few)
+    np.testing.assert_array_equal(model.score(features), together)
     monkeypatch.setattr(tree_ensemble, "_ROWS_AT_ONCE", 700)  # in threads
     np.testing.assert_array_equal(model.score(features), together)
 
@@ -342,9 +347,11 @@ def tree(feature: list[int], **changes: object) -> TreeEnsemble:
     return TreeEnsemble(2, **(arrays | changes))
 
 
-def test_a_tree_by_hand():
+@pytest.mark.parametrize("few", [-1, 1000])
+def test_a_tree_by_hand(monkeypatch, few):
+    monkeypatch.setattr(tree_ensemble, "_FEW_ROWS", few)
     # 0 tests column 0: left is 1, which tests column 1 (children 3, 4); right is 2, a leaf.
-    by_hand = tree([0, 1, LEAF, LEAF, LEAF], missing_right=np.array([1, 0, 0, 0, 0], bool))
+    by_hand = tree([0, 1, LEAF, LEAF, LEAF], missing_right=np.array([1, 0, 0, 1, 0], bool))
     nan = np.nan
     table = [[0, 0], [-1, 1], [1, 0], [nan, 0], [-1, nan], [np.inf, 0], [-np.inf, np.inf]]
     assert by_hand.total(np.array(table, np.float32)).tolist() == [3, 4, 2, 2, 3, 2, 4]

@@ -7,9 +7,11 @@ children 2k + 1 (left) and 2k + 2 (right).  Children are therefore not stored, a
 describe a cycle or a node that two others share.  A value goes left if it is at most the threshold;
 a missing one goes where the node says.
 
-Rows go through a tree together: at each node they are parted in two, and no node is looked at that
-none of them reaches.  Blocks of rows are scored in threads; a row's sum is always taken in the
-order of the trees, so it depends neither on the threads nor on the other rows.
+Many rows go through one tree after the other: at each node they are parted in two, and no node is
+looked at that none of them reaches.  A few rows go through all trees at once, one node at a time:
+192 trees then take 2 ms for 50 rows instead of 30.  Blocks of rows are scored in threads.  A row's
+sum is always taken in the order of the trees, so it depends neither on the threads nor on the other
+rows nor on which way it went.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from pv4fad.workers import available_cores
 LEAF = -1
 MAX_DEPTH = 64
 _ROWS_AT_ONCE = 32_768  # many, because every node costs some time, and few enough for the cache
+_FEW_ROWS = 1_000  # above it, tree by tree is faster
+_STEPS = 5  # of few rows, before those that have reached a leaf are left out
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,8 @@ class TreeEnsemble:
         """The sum of leaf values for each row."""
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise DataError(f"rows of shape {rows.shape}; the trees test {self.n_features} columns")
+        if len(rows) <= _FEW_ROWS:
+            return self._few_total(rows)
         blocks = np.array_split(rows, -(-len(rows) // _ROWS_AT_ONCE) or 1)
         if len(blocks) == 1:
             return self._block_total(rows)
@@ -109,6 +115,39 @@ class TreeEnsemble:
                 if len(right):
                     waiting.append((left[node] + 1, right))
         return total
+
+    def _few_total(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+        feature, left, threshold, missing_right = self._steps
+        n_rows, n_trees = len(rows), len(self)
+        values = np.ascontiguousarray(rows, np.float32).reshape(-1)
+        some_missing = bool(np.isnan(values).any())
+        row = np.tile(np.arange(n_rows) * self.n_features, n_trees)
+        node = np.repeat(self._roots(), n_rows)
+        reached, walking = node.copy(), np.arange(len(node))
+        while len(walking):
+            for _ in range(_STEPS):
+                value = values.take(row + feature.take(node))
+                goes_right = value > threshold.take(node)
+                if some_missing:
+                    goes_right |= np.isnan(value) & missing_right.take(node)
+                node = left.take(node) + goes_right
+            reached[walking] = node
+            inner = np.flatnonzero(self.feature.take(node) != LEAF)
+            node, row, walking = node.take(inner), row.take(inner), walking.take(inner)
+        by_tree = self.value.take(reached).reshape(n_trees, n_rows)
+        # A sum of an array may be taken in another order.
+        return np.cumsum(by_tree, axis=0)[-1] if n_trees else np.zeros(n_rows)
+
+    @cached_property
+    def _steps(self) -> tuple[NDArray[Any], ...]:
+        """Feature, left child, threshold, where a missing value goes; a leaf leads to itself."""
+        is_leaf = self.feature == LEAF
+        return (
+            np.where(is_leaf, 0, self.feature).astype(np.int64),
+            self._left,
+            np.where(is_leaf, np.float32(np.inf), self.threshold),
+            self.missing_right & ~is_leaf,
+        )
 
     @cached_property
     def _nodes(self) -> tuple[list[int], list[int], list[float]]:

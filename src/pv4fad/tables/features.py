@@ -138,7 +138,7 @@ def microseconds(column: pl.Series) -> Integers:
         raise DataError(f"column {column.name!r}: every row must have a time")
     if column.dtype != pl.Datetime("us"):
         column = column.dt.epoch("us")
-    return column.to_physical().to_numpy()
+    return column.to_numpy().view(np.int64)
 
 
 def _codes(parts: list[pl.DataFrame], name: str) -> Integers:

@@ -32,7 +32,7 @@ from pv4fad.tables.earlier import (
     group_codes,
     time_ranks,
 )
-from pv4fad.tables.features import FeatureTable, empty_table, put_column
+from pv4fad.tables.features import FeatureTable, empty_table, microseconds, put_column
 from pv4fad.tables.sides import first_and_last
 from pv4fad.workers import available_cores
 
@@ -84,6 +84,11 @@ _CODED_COLUMNS = (
     "Sender", "Receiver", "UETR", "TransactionReference", *_CURRENCY_COLUMNS,
     *(f"{side}{part}" for side in _SIDES for part in _IDENTITY),
 )  # fmt: skip
+_SETTLED, _INSTRUCTED = (pl.col(name).cast(pl.String) for name in _CURRENCY_COLUMNS)
+_SAID = (
+    _SETTLED.ne_missing(_INSTRUCTED).alias("currency_mismatch"),
+    *(pl.col(f"{side}Name").is_null().alias(f"{side.lower()}_name_missing") for side in _SIDES),
+)
 _SMALLEST_AMOUNT = 0.01
 # Log amounts enter sums as whole multiples of 2^-14: exact, and squares of 10^7 rows fit 64 bits.
 _LOG_UNIT = 2.0**-14
@@ -126,9 +131,9 @@ class Messages:
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self.rows = rows
-        hours = rows["Timestamp"].to_physical().to_numpy() // HOUR
+        hours = microseconds(rows["Timestamp"]) // HOUR
         self.hour = hours % 24
-        self.delay_days = rows["SettlementDate"].to_physical().to_numpy() - hours // 24
+        self.delay_days = rows["SettlementDate"].to_numpy().astype(np.int64) - hours // 24
         self.log_amount = _logs(rows["SettlementAmount"])
 
     @property
@@ -138,16 +143,13 @@ class Messages:
 
     def features(self) -> dict[str, NDArray[np.generic]]:
         """That do not depend on other messages."""
-        rows = self.rows
-        settled, instructed = (rows[name].cast(pl.String) for name in _CURRENCY_COLUMNS)
+        said = self.rows.select(_SAID)  # at once: a call takes as long as a hundred rows
         return {
             "settlement_delay_days": self.delay_days,
-            "currency_mismatch": settled.ne_missing(instructed).to_numpy(),
             "log_amount": self.log_amount,
-            "log_amount_ratio": self.log_amount - _logs(rows["InstructedAmount"]),
+            "log_amount_ratio": self.log_amount - _logs(self.rows["InstructedAmount"]),
             "hour": self.hour,
-            "ordering_name_missing": rows["OrderingName"].is_null().to_numpy(),
-            "beneficiary_name_missing": rows["BeneficiaryName"].is_null().to_numpy(),
+            **{name: said[name].to_numpy() for name in said.columns},
         }
 
 

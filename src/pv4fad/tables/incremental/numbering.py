@@ -46,9 +46,9 @@ class Numbering:
         if len(columns) > 1 and sum(lengths) > _MOST_LATELY:
             return [numbers for column in columns for numbers in self.of_texts(column)]
         texts = [text for column in columns for text in column.cast(pl.String).to_list()]
-        digests = {text: _digest(text) for text in dict.fromkeys(texts)}
-        number = self.of(np.array(list(digests.values()), _DIGEST)).tolist()
-        of_text = dict(zip(digests, number, strict=True))
+        distinct = dict.fromkeys(texts)
+        number = self._of_distinct(np.array(list(map(_digest, distinct)), _DIGEST)).tolist()
+        of_text = dict(zip(distinct, number, strict=True))
         found = np.fromiter(map(of_text.__getitem__, texts), np.int64, len(texts))
         return np.split(found, np.cumsum(lengths)[:-1])
 
@@ -58,21 +58,37 @@ class Numbering:
     def of(self, values: NDArray[Any]) -> Integers:
         """A value that has no number yet gets the next one."""
         distinct, which = np.unique(values, return_inverse=True)
-        at_once = len(distinct) > _MOST_LATELY
+        result: Integers = self._of_distinct(distinct)[which.reshape(-1)]
+        return result
+
+    def _of_distinct(self, values: NDArray[Any]) -> Integers:
+        """Of values that differ, in any order."""
+        at_once = len(values) > _MOST_LATELY
         if at_once or len(self._lately) > _MOST_LATELY:
             self._settle()
-        number = self._settled(distinct)
+        number = self._settled(values)
         missing = np.flatnonzero(number < 0)
         if at_once:
             number[missing] = np.arange(len(self), len(self) + len(missing))
-            self._insert(distinct[missing], number[missing])
-        else:
-            for position, value in zip(missing, distinct[missing].tolist(), strict=True):
-                number[position] = self._lately.setdefault(value, len(self))
+            order = missing[np.argsort(values[missing])]
+            self._insert(values[order], number[order])
+        elif len(missing):
+            number[missing] = self._of_late(values[missing].tolist())
         if len(self) >= 1 << NUMBER_BITS:
             raise DataError(f"more than {1 << NUMBER_BITS:,} different values of one kind")
-        result: Integers = number[which.reshape(-1)]
-        return result
+        return number
+
+    def _of_late(self, values: list[int | bytes]) -> list[int]:
+        """Of values that are not settled."""
+        lately, n_known = self._lately, len(self)
+        found = []
+        for value in values:
+            number = lately.get(value)
+            if number is None:
+                lately[value] = number = n_known
+                n_known += 1
+            found.append(number)
+        return found
 
     def _settled(self, values: NDArray[Any]) -> Integers:
         if self._known is None:

@@ -60,20 +60,24 @@ class Run:
 
         A key without entries has three times the place where they would be.
         """
-        slot = np.searchsorted(self.keys, key)
-        known = self.keys[np.minimum(slot, len(self.keys) - 1)] == key
-        begin = self.start[slot]
-        end = self.start[slot + known]
-        low, high = begin, end
+        slot = self.keys.searchsorted(key)
+        known = self.keys.take(slot, mode="clip") == key
+        begin, end = self.start.take(slot), self.start.take(slot + known)
         # Most questions are about a time after the last entry.
-        later = (end > begin) & (self.time[np.maximum(end, 1) - 1] < time)
-        low = np.where(later, end, low)
+        until = end.copy()
+        asked = np.flatnonzero(known & (self.time.take(end - 1, mode="clip") >= time))
+        if len(asked):
+            until[asked] = self._search(begin[asked], end[asked], time[asked])
+        return begin, until, end
+
+    def _search(self, low: Integers, high: Integers, time: Integers) -> Integers:
+        """Between two places each, where the entries from a time on begin."""
         while (searched := low < high).any():
             middle = (low + high) >> 1
-            before = self.time[np.where(searched, middle, 0)] < time
+            before = self.time.take(middle, mode="clip") < time
             low = np.where(searched & before, middle + 1, low)
             high = np.where(searched & ~before, middle, high)
-        return begin, low, end
+        return low
 
     def merged(self, other: Run) -> Run:
         """The entries of both, of which the other one is shorter."""

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 import httpx
 import polars as pl
 from fastapi import FastAPI
+from tests.kit.known_writer import KEY
 from tests.kit.small_federation import records_of, telling_tables
 
 from pv4fad.evidence.classes import n_kinds_of
@@ -29,22 +30,21 @@ from pv4fad.lead.data import bank_directory
 from pv4fad.lead.evidence_model import PreparedEvidence
 from pv4fad.lead.judging import Judging
 from pv4fad.lead.prepare import prepare_payment_network, prepare_run
-from pv4fad.lead.rows import LeadData
+from pv4fad.lead.rows import LeadData, fingerprint
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.generate import GeneratedTables
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.service.access import Tokens
-from pv4fad.service.intake import plain
+from pv4fad.service.intake import texts_of
 from pv4fad.service.journal import Journal
+from pv4fad.service.known_payments import KnownPayments
 from pv4fad.service.local_engine import LocalEngine
 from pv4fad.service.network import network_app
 from pv4fad.service.parts import Parts
 from pv4fad.service.server import Listen, Server
 from pv4fad.service.watch import Expected, Watch
-from pv4fad.service.whole_history import WholeHistory
 from pv4fad.verify.comparison import joined_atoms
 
-KEY = bytes(range(32))
 ALERT_SHARE = 0.05
 BANKS = ("bank01", "bank02")
 SETTINGS = TrainingSettings(epsilon="none", seed=5, alert_share=ALERT_SHARE)
@@ -67,6 +67,11 @@ class LiveWorld:
         return plain(rows)
 
 
+def plain(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """The rows as JSON has them."""
+    return [dict(zip(rows.columns, json.loads(text), strict=True)) for text in texts_of(rows)]
+
+
 @cache
 def live_world() -> LiveWorld:
     tables = telling_tables()
@@ -86,11 +91,24 @@ def live_world() -> LiveWorld:
     return LiveWorld(tables, LocalEngine(judging), dict(data.directory))
 
 
+def known_payments(folder: Path, journal: Journal) -> KnownPayments:
+    """Of the world's training rows."""
+    history = live_world().history
+    return KnownPayments(
+        SCHEMA,
+        journal,
+        folder,
+        KEY,
+        training=lambda: history,
+        fingerprint=fingerprint(history),
+    )
+
+
 def parts_of(folder: Path, journal: Journal, **others: Any) -> Parts:
     world = live_world()
     own = world.engine.judging.own
     given: dict[str, Any] = {
-        "rows": WholeHistory(SCHEMA, world.history, (e.payment for e in journal.decisions())),
+        "rows": known_payments(folder, journal),
         "engine": world.engine,
         "watch": Watch(Expected.of(own.histograms, own.knowledge)),
         "directory": world.directory,
@@ -169,10 +187,10 @@ def live_service(
         use: Tokens(folder).create(f"{use} person", use) for use in ("payments", "metrics", "desk")
     }
     with Journal.open(folder, KEY) as journal:
-        app = network_app(
-            parts_of(folder, journal, **others), tls=listen.tls, most_payments=most_payments
-        )
+        parts = parts_of(folder, journal, **others)
+        app = network_app(parts, tls=listen.tls, most_payments=most_payments)
         with (
+            closing(parts.rows),
             serving(app, listen),
             httpx.Client(base_url=listen.address, timeout=60, verify=False) as client,  # noqa: S501
             ExitStack() as opened,

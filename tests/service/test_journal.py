@@ -13,17 +13,18 @@ import pytest
 from tests.kit.small_federation import small_tables
 
 from pv4fad.errors import OrderError, StoreError
-from pv4fad.service.intake import digest, plain
+from pv4fad.service.intake import digest, texts_of
 from pv4fad.service.journal import FOLDER, Entry, Journal, journal_key
 from pv4fad.store.store import MemoryStore
 
 KEY = bytes(range(32))
+NAMES = ("MessageId", "Account")
 
 
 def entry(number: int, *, alert: bool = False) -> Entry:
-    payment = {"MessageId": f"PAYMENT-{number}", "Account": f"ACCOUNT-{number % 7}"}
+    text = json.dumps([f"PAYMENT-{number}", f"ACCOUNT-{number % 7}"])
     answer = json.dumps({"id": f"PAYMENT-{number}", "n": number})
-    return Entry(f"PAYMENT-{number}", f"digest-{number}", answer, payment, alert)
+    return Entry(f"PAYMENT-{number}", f"digest-{number}", answer, NAMES, text, alert)
 
 
 def entries(*numbers: int) -> list[Entry]:
@@ -210,7 +211,10 @@ def test_a_decision_with_its_payment_takes_less_than_400_bytes_on_disk(folder):
         '{"id":"TE8ESHO5OM","alert":false,"level":0,"score":0.0401,"reasons":[],'
         '"decided":"local only","time":"2026-11-18T00:48:18.267+00:00"}'
     )
-    kept = [Entry(one["MessageId"], digest(one), answer, one) for one in plain(payments)]
+    kept = [
+        Entry(one, digest(text), answer, tuple(payments.columns), text)
+        for one, text in zip(payments["MessageId"], texts_of(payments), strict=True)
+    ]
     with Journal.open(folder, KEY) as journal:
         for start in range(0, len(kept), 50):
             journal.write(kept[start : start + 50])

@@ -9,7 +9,7 @@ import httpx
 import polars as pl
 import pytest
 from tests.kit.in_threads import transactions_of
-from tests.kit.live_service import hidden
+from tests.kit.live_service import hidden, plain
 from tests.kit.served_party import PASSPHRASE, served, trained_parties
 
 from pv4fad.cli import desk, serve
@@ -17,7 +17,6 @@ from pv4fad.errors import ParameterError
 from pv4fad.lead.data import load_rows
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.protocol.roles import PAYMENT_NETWORK
-from pv4fad.service.intake import plain
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 

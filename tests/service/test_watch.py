@@ -64,7 +64,7 @@ def test_drift_is_found_where_it_is_and_nowhere_else():
     kept = FeatureHistograms.of(NAMES, features(rng, 50_000))
     watch = Watch(Expected(kept, *UNIFORM))
     watch.features(FeatureTable(NAMES, features(rng, 5_000, shift=0.7)))
-    watch.scores(rng.random(5_000))
+    watch.decided([], rng.random(5_000))
     drift = watch.drift()
     assert next(iter(drift.features)) == "moves"
     assert drift.features["moves"] > 0.25
@@ -81,9 +81,9 @@ def test_more_missing_values_are_drift():
 
 def test_few_payments_say_nothing_about_drift():
     watch = Watch(Expected(None, *UNIFORM))
-    watch.scores(np.zeros(LEAST - 1))
+    watch.decided([], np.zeros(LEAST - 1))
     assert watch.drift().score is None
-    watch.scores(np.zeros(1))
+    watch.decided([], np.zeros(1))
     assert watch.drift().score > 0.25
 
 
@@ -96,7 +96,7 @@ def test_the_scores_of_training_are_their_own_reference():
     weighted = np.random.default_rng(4).choice(
         scores, 20_000 * n_copies, p=own.knowledge.weight / own.knowledge.weight.sum()
     )
-    watch.scores(weighted)
+    watch.decided([], weighted)
     assert watch.drift().score < 0.02
 
 
@@ -106,24 +106,23 @@ def test_the_scores_of_training_are_their_own_reference():
 def test_minutes_pass_and_old_ones_are_forgotten():
     now = [0.0]
     watch = Watch(clock=lambda: now[0])
-    watch.decided(decision(level=2))
-    watch.decided(decision("banks asked"))
+    watch.decided([decision(level=2), decision("banks asked")], np.zeros(2))
     now[0] = 59 * 60
-    watch.decided(decision())
+    watch.decided([decision()], np.zeros(1))
     assert [minute.payments for minute in watch.minutes(60)] == [2] + [0] * 58 + [1]
     assert watch.over(60).levels == {2: 1}
     now[0] = 60 * 60
     assert watch.over(60).payments == 1
     now[0] = 30 * 3600
-    watch.decided(decision())
+    watch.decided([decision()], np.zeros(1))
     assert watch.over(24 * 60).payments == 1
     assert b'pv4fad_payments_total{decided="local only"} 3.0' in watch.metrics()
 
 
 def test_latency_is_told_by_the_end_of_its_bin():
     watch = Watch()
-    for seconds in [0.004] * 98 + [0.7] + [60]:
-        watch.answered(seconds)
+    watch.answered([0.004] * 98)
+    watch.answered([0.7, 60])
     assert quantile_text(watch.over(60).latency, 0.5) == "≤ 5 ms"
     assert quantile_text(watch.over(60).latency, 0.99) == "≤ 1 s"
     assert quantile_text(watch.over(60).latency, 1.0) == "> 10 s"

@@ -9,15 +9,17 @@ of new rows are distributed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from pv4fad.detection.fitting import FittedModel
 from pv4fad.detection.local_model import Features
+
+if TYPE_CHECKING:  # scikit-learn takes longer to import than all else
+    from pv4fad.detection.fitting import FittedModel
 
 Floats = NDArray[np.float64]
 

@@ -97,8 +97,19 @@ def rows_as_trained(
 
     `trained`: the fingerprint of the rows that the run was trained on.
     """
+    return as_trained(schema, used_labels(store, run_id), rows, trained)
+
+
+def used_labels(store: Store, run_id: str) -> DeskLabels | None:
+    """Those that a run was trained with."""
     with store.transaction() as tx:
-        labels = Records(tx, run_id).find(DeskLabels)
+        return Records(tx, run_id).find(DeskLabels)
+
+
+def as_trained(
+    schema: Schema, labels: DeskLabels | None, rows: pl.DataFrame, trained: str
+) -> pl.DataFrame | None:
+    """As `rows_as_trained`, with the labels that the run used."""
     if labels is not None and set(labels.ids) <= set(rows[schema.rows.id]):
         rows, _ = relabelled(schema, rows, labels)
     return rows if fingerprint(rows) == trained else None

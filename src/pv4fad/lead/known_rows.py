@@ -21,6 +21,7 @@ to.  Rows that are refused change nothing.  One thread at a time.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Protocol, Self
 
@@ -30,7 +31,6 @@ from numpy.typing import NDArray
 
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.evidence.strata import AccountHistory
-from pv4fad.lead.known_snapshot import Snapshot
 from pv4fad.lead.rows import NewRows, fingerprint
 from pv4fad.payments.features.incremental import PaymentFeatures
 from pv4fad.payments.schema import SCHEMA as PAYMENTS
@@ -39,6 +39,21 @@ from pv4fad.tables.features import FeatureTable
 from pv4fad.tables.incremental.arrivals import Arrivals, Arrived
 from pv4fad.tables.incremental.at_rest import Arrays, joined, part_of
 from pv4fad.tables.incremental.features import TableFeatures
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that `KnownRows` goes on from: arrays that do not change any more.
+
+    Some 400 MB for a million payments.  One thread can store it while another goes on taking rows.
+    """
+
+    schema_digest: str
+    training: str
+    """Fingerprint of the training rows."""
+    n_rows: int
+    """Those of training included."""
+    arrays: Arrays = field(repr=False)
 
 
 class IncrementalFeatures(Protocol):

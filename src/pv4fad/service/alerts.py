@@ -114,7 +114,8 @@ class AlertBook:
         self._alerts: OrderedDict[int, Alert] = OrderedDict()
         self.n_new = 0
         """Alerts that nobody has confirmed or dismissed."""
-        self._payments: deque[Entry] = deque()
+        self._payments: deque[tuple[Entry, set[str]]] = deque()
+        """With their accounts."""
         self._of_account: defaultdict[str, deque[Entry]] = defaultdict(deque)
 
     @classmethod
@@ -232,19 +233,18 @@ class AlertBook:
         return alert
 
     def _remember(self, entry: Entry) -> None:
-        self._payments.append(entry)
-        for account in self._accounts_of(entry):
+        payment = entry.payment
+        accounts = {payment[name] for name in self._accounts}
+        self._payments.append((entry, accounts))
+        for account in accounts:
             self._of_account[account].append(entry)
         if len(self._payments) > MOST_PAYMENTS:
-            oldest = self._payments.popleft()
-            for account in self._accounts_of(oldest):
+            _, accounts = self._payments.popleft()
+            for account in accounts:
                 # Payments of an account are in the order of all: its oldest is this one.
                 self._of_account[account].popleft()
                 if not self._of_account[account]:
                     del self._of_account[account]
-
-    def _accounts_of(self, entry: Entry) -> set[str]:
-        return {entry.payment[name] for name in self._accounts}
 
 
 def desk_labels(journal: Journal) -> dict[str, int]:

@@ -22,9 +22,8 @@ from fastapi import HTTPException, Request
 from starlette.responses import PlainTextResponse, Response
 
 from pv4fad.errors import OrderError, Pv4fadError
-from pv4fad.schema import Schema
 from pv4fad.service.access import Use
-from pv4fad.service.intake import Raw, from_json, many_from_json, many_from_xml
+from pv4fad.service.intake import Raw
 from pv4fad.service.pipeline import OverloadedError, Pipeline
 from pv4fad.service.web import Site, read_body
 
@@ -38,8 +37,8 @@ _XML = ("application/xml", "text/xml")
 class Api:
     """Adds its endpoints to the service."""
 
-    def __init__(self, site: Site, schema: Schema, pipeline: Pipeline) -> None:
-        self._schema, self._pipeline, self._tokens = schema, pipeline, site.tokens
+    def __init__(self, site: Site, pipeline: Pipeline) -> None:
+        self._pipeline, self._intake, self._tokens = pipeline, pipeline.intake, site.tokens
         app = site.app
         app.post("/payments")(self._one)
         app.post("/payments/batch")(self._many)
@@ -51,10 +50,10 @@ class Api:
         self._require(request, "payments")
         body = await read_body(request, ONE_BYTES)
         if _kind(request) in _XML:
-            raws = await asyncio.to_thread(many_from_xml, self._schema, body, 1)
+            raws = await asyncio.to_thread(self._intake.many_from_xml, body, 1)
         else:
             _require_kind(request, _JSON)
-            raws = [from_json(self._schema, body)]
+            raws = [self._intake.from_json(body)]
         (answer,) = await self._answers(raws)
         if isinstance(answer, str):
             return Response(answer, media_type=_JSON)
@@ -64,12 +63,12 @@ class Api:
         self._require(request, "payments")
         body = await read_body(request, MANY_BYTES)
         kind = _kind(request)
-        read: Callable[[Schema, bytes, int], list[Raw]] = many_from_json
+        read: Callable[[bytes, int], list[Raw]] = self._intake.many_from_json
         if kind in _XML:
-            read = many_from_xml
+            read = self._intake.many_from_xml
         elif kind not in _LINES:
             _require_kind(request, _JSON)
-        raws = await asyncio.to_thread(read, self._schema, body, MOST_IN_BATCH)
+        raws = await asyncio.to_thread(read, body, MOST_IN_BATCH)
         parts = [
             answer
             if isinstance(answer, str)

@@ -8,7 +8,7 @@ journal or the desk.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, Self, get_args
@@ -57,8 +57,17 @@ class Engine(Protocol):
 class Rows(Protocol):
     """What the payment network knows about payments before they are judged."""
 
-    def take(self, payments: pl.DataFrame) -> NewRows:
-        """Of new payments, in the order in which they came; from now on they are history."""
+    def take(self, payments: pl.DataFrame, texts: Sequence[str]) -> NewRows:
+        """Of new payments, in the order in which they came; from now on they are history.
+
+        `texts`: of each (`intake`).
+        """
+
+    def decided(self, ids: Sequence[str]) -> None:
+        """The decisions about these payments are in the journal."""
+
+    def undecided(self, ids: Sequence[str]) -> None:
+        """There will be none about these: they are no history."""
 
 
 @dataclass(frozen=True)
@@ -86,18 +95,19 @@ class Decision:
 
 def decisions_of(part: Decided, ids: list[str], now: datetime) -> list[Decision]:
     """One for each payment of a part; `ids`: of the whole batch."""
-    columns = ("Score", "Alert", "Level", "Reasons")
-    rows = zip(part.rows, part.table.select(columns).iter_rows(), part.how, strict=True)
+    columns = (part.table[name].to_list() for name in ("Score", "Alert", "Level", "Reasons"))
     time = now.isoformat(timespec="milliseconds")
     return [
         Decision(
             ids[number],
             bool(alert),
-            int(level),
-            float(score),
-            tuple((reasons or "").split("; ")) if reasons else (),
+            level,
+            score,
+            tuple(reasons.split("; ")) if reasons else (),
             how,
             time,
         )
-        for number, (score, alert, level, reasons), how in rows
+        for number, score, alert, level, reasons, how in zip(
+            part.rows.tolist(), *columns, part.how, strict=True
+        )
     ]

@@ -17,7 +17,7 @@ many decisions, alerts and actions there are, and in which order they came.  It 
 account, level or time, and not whether two payments have an account in common.
 
 A row that is missing or put back is noticed when the journal is opened or read; an older copy of
-the whole file is not, as with the stores.  One thread at a time; one process at a time.
+the whole file is not, as with the stores.  One process at a time; its threads take turns.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import asyncio
 import json
 import os
 import sqlite3
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +45,7 @@ from pv4fad.store.store import Store
 
 FOLDER, FILE_NAME = "live", "journal.db"
 _APPLICATION_ID = 0x5056344A  # "PV4J"
-_VERSION = 2  # questions
+_VERSION = 2
 _ID_BYTES = 16
 T = TypeVar("T")
 _LOOK_UP_AT_ONCE = 500  # SQLite allows some thousand parameters
@@ -81,7 +82,7 @@ def journal_key(store: Store) -> bytes:
     return kept.key
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A decision with its payment, as it is kept."""
 
@@ -90,8 +91,16 @@ class Entry:
     """Of the payment: another payment with this id is refused."""
     answer: str
     """What the client got or gets, to the byte."""
-    payment: Mapping[str, Any] = field(repr=False)
+    names: tuple[str, ...] = field(repr=False)
+    """Of the payment's columns; the same object for many entries."""
+    text: str = field(repr=False)
+    """The payment's values, as a JSON array (`intake`)."""
     alert: bool = False
+
+    @property
+    def payment(self) -> dict[str, Any]:
+        """By name."""
+        return dict(zip(self.names, json.loads(self.text), strict=True))
 
 
 class Journal:
@@ -106,6 +115,7 @@ class Journal:
         self._counts = dict.fromkeys((*_TABLES, _FORGOTTEN), 0)
         # SQLite and fsync must not stop an event loop.
         self._thread = ThreadPoolExecutor(1, "journal")
+        self._turn = threading.RLock()
 
     @classmethod
     def open(cls, folder: Path, key: bytes) -> Self:
@@ -137,8 +147,18 @@ class Journal:
         self.close()
 
     @property
+    def id(self) -> str:
+        """Another one for every journal."""
+        return self._id.hex()
+
+    @property
     def n_decisions(self) -> int:
         return self._counts["ids"]
+
+    @property
+    def n_blocks(self) -> int:
+        """Commits with decisions."""
+        return self._counts["blocks"]
 
     # Decisions.
 
@@ -149,8 +169,13 @@ class Journal:
         """
         if not entries:
             return []
+        with self._turn:
+            return self._write(entries)
+
+    def _write(self, entries: Sequence[Entry]) -> list[int]:
         block = self._counts["blocks"]
-        content = [[e.payment_id, e.digest, e.answer, e.payment, e.alert] for e in entries]
+        names = entries[0].names
+        content = [names, [[e.payment_id, e.digest, e.answer, e.text, e.alert] for e in entries]]
         alerts = [
             (self._counts["alerts"] + offset, [entry.answer, entry.payment])
             for offset, entry in enumerate(entry for entry in entries if entry.alert)
@@ -170,7 +195,7 @@ class Journal:
         """Those of these payments that have been decided."""
         hidden = {self._hidden(one): one for one in payment_ids}
         keys, places = list(hidden), []
-        with store_errors(self.path.parent):
+        with self._turn, store_errors(self.path.parent):
             for start in range(0, len(keys), _LOOK_UP_AT_ONCE):
                 some = keys[start : start + _LOOK_UP_AT_ONCE]
                 marks = ",".join("?" * len(some))
@@ -182,10 +207,17 @@ class Journal:
             raise self._damaged()
         return found
 
+    def blocks(self, since: int = 0) -> Iterator[list[Entry]]:
+        """The decisions of each commit from this number on, in order; those made meanwhile, too."""
+        number = since
+        while number < self._counts["blocks"]:
+            yield self._block(number)
+            number += 1
+
     def decisions(self) -> Iterator[Entry]:
         """All of them, in order."""
-        for number in range(self._counts["blocks"]):
-            yield from self._block(number)
+        for block in self.blocks():
+            yield from block
 
     def latest(self, most: int) -> list[Entry]:
         """The last `most` decisions, or a few more, in order."""
@@ -215,9 +247,10 @@ class Journal:
 
     def act(self, action: Mapping[str, Any]) -> int:
         """Keep what somebody did; durable on return."""
-        number = self._counts["actions"]
-        with self._commit({"actions": 1}):
-            self._insert("actions", number, action)
+        with self._turn:
+            number = self._counts["actions"]
+            with self._commit({"actions": 1}):
+                self._insert("actions", number, action)
         return number
 
     def actions(self) -> Iterator[dict[str, Any]]:
@@ -229,7 +262,7 @@ class Journal:
 
     def ask(self, note: Mapping[str, Any]) -> None:
         """Keep questions or answers; durable on return."""
-        with self._commit({"questions": 1}):
+        with self._turn, self._commit({"questions": 1}):
             self._insert("questions", self._counts["questions"], note)
 
     def questions(self) -> Iterator[dict[str, Any]]:
@@ -239,8 +272,9 @@ class Journal:
 
     def replace_questions(self, n_first: int, notes: Sequence[Mapping[str, Any]]) -> None:
         """Keep these instead of the first `n_first` that are kept: the rest is somewhere else."""
-        before = self._counts[_FORGOTTEN] + n_first
-        with self._commit({"questions": len(notes), _FORGOTTEN: n_first}) as connection:
+        more = {"questions": len(notes), _FORGOTTEN: n_first}
+        with self._turn, self._commit(more) as connection:
+            before = self._counts[_FORGOTTEN] + n_first
             connection.execute("DELETE FROM questions WHERE number < ?", (before,))
             for number, note in enumerate(notes, self._counts["questions"]):
                 self._insert("questions", number, note)
@@ -287,7 +321,7 @@ class Journal:
         self._connection.execute(f"INSERT INTO {table} VALUES (?, ?)", (number, sealed))  # noqa: S608
 
     def _read(self, table: str, number: int) -> Any:
-        with store_errors(self.path.parent):
+        with self._turn, store_errors(self.path.parent):
             query = f"SELECT sealed FROM {table} WHERE number = ?"  # noqa: S608
             row = self._connection.execute(query, (number,)).fetchone()
         if row is None:
@@ -295,7 +329,12 @@ class Journal:
         return json.loads(zlib.decompress(self._sealer.open(row[0], self._label(table, number))))
 
     def _block(self, number: int) -> list[Entry]:
-        return [Entry(*fields) for fields in self._read("blocks", number)]
+        names, entries = self._read("blocks", number)
+        names = tuple(names)
+        return [
+            Entry(payment_id, digest, answer, names, text, alert)
+            for payment_id, digest, answer, text, alert in entries
+        ]
 
     def _hidden(self, payment_id: str) -> bytes:
         return hmac_digest(self._id_key, payment_id.encode(), "sha256")[:_ID_BYTES]

@@ -39,6 +39,6 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
     app = new_app(lifespan)
     app.state.listeners = listeners
     site = Site(app, Tokens(parts.folder), "Alert desk", tls=tls)
-    Api(site, parts.schema, pipeline)
+    Api(site, pipeline)
     Desk(site, parts, pipeline, listeners, (lambda: None) if outbox is None else outbox.wake)
     return app

@@ -18,24 +18,25 @@ import asyncio
 import logging
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, TypeVar
 
 from pv4fad.errors import DataError, OrderError, Pv4fadError
+from pv4fad.lead.rows import NewRows
 from pv4fad.service.alerts import Alert, AlertBook
 from pv4fad.service.decisions import Decided, decisions_of
-from pv4fad.service.intake import Raw, check, digest, plain
+from pv4fad.service.intake import Checked, Intake, Raw, digest
 from pv4fad.service.journal import Entry
 from pv4fad.service.parts import Parts
 
 MOST_PAYMENTS = 20_000
 """Under way at a time, over all requests."""
-MOST_TOGETHER = 2_000
-"""In one batch."""
+MOST_TOGETHER = 500
+"""In one batch: a payment that comes after them waits for some hundred milliseconds at most."""
 
 T = TypeVar("T")
 _log = logging.getLogger("pv4fad.service")
@@ -49,16 +50,42 @@ class FailedError(Exception):
     """The service could not decide; the client may try again."""
 
 
-@dataclass(eq=False)
+Answer = str | Pv4fadError | FailedError
+
+
+class _Request:
+    """Payments that came together, and are answered together."""
+
+    def __init__(self, n_payments: int) -> None:
+        self.answers: list[Any] = [None] * n_payments
+        self.complete = asyncio.get_running_loop().create_future()
+        self._n_left = n_payments
+        if not n_payments:
+            self.complete.set_result(None)
+
+    def take(self, position: int, answer: Any) -> None:
+        self.answers[position] = answer
+        self._n_left -= 1
+        if not self._n_left and not self.complete.done():  # cancelled: nobody waits any more
+            self.complete.set_result(None)
+
+
+@dataclass(eq=False, slots=True)
 class _Payment:
     """One payment under way."""
 
     raw: Raw = field(repr=False)
-    answer: asyncio.Future[str] = field(repr=False)
+    request: _Request = field(repr=False)
+    position: int
     came: float
     id: str = ""
     digest: str = ""
-    content: dict[str, Any] = field(default_factory=dict, repr=False)
+    text: str = field(default="", repr=False)
+    same: list[_Payment] = field(default_factory=list, repr=False)
+    """The same payment again, meanwhile."""
+    is_taken: bool = False
+    """Known to payments that come after it."""
+    is_answered: bool = False
 
 
 class Pipeline:
@@ -73,12 +100,13 @@ class Pipeline:
     ) -> None:
         """`told` is called with every new alert, once it is on disk."""
         self.watch = parts.watch
+        self.intake = Intake(parts.schema)
         self.book = AlertBook.of_journal(parts.schema, parts.journal)
-        self._schema, self._journal = parts.schema, parts.journal
+        self._id, self._journal = parts.schema.rows.id, parts.journal
         self._rows, self._engine = parts.rows, parts.engine
         self._most, self._told = most_payments, told
-        self._waiting: asyncio.Queue[_Payment] = asyncio.Queue()
-        self._to_write: asyncio.Queue[tuple[Entry, _Payment]] = asyncio.Queue()
+        self._waiting: _Queue[_Payment] = _Queue()
+        self._to_write: _Queue[tuple[Entry, _Payment]] = _Queue()
         self._under_way: dict[str, _Payment] = {}
         self._n_under_way = 0
         self._deciding: set[asyncio.Task[None]] = set()
@@ -94,24 +122,16 @@ class Pipeline:
         """Since the journal was begun."""
         return self._journal.n_decisions
 
-    async def submit(self, raws: Sequence[Raw]) -> list[str | Pv4fadError | FailedError]:
+    async def submit(self, raws: Sequence[Raw]) -> list[Answer]:
         """The answer to each payment, in order, or what is wrong with it."""
         if not self.is_running or self._n_under_way + len(raws) > self._most:
             self.watch.refused(len(raws))
             raise OverloadedError
-        loop, now = asyncio.get_running_loop(), time.perf_counter()
-        payments = [_Payment(raw, loop.create_future(), now) for raw in raws]
-        self._n_under_way += len(payments)
-        for payment in payments:
-            payment.answer.add_done_callback(partial(self._forget, payment))
-            self._waiting.put_nowait(payment)
-        answers = await asyncio.gather(
-            *(asyncio.shield(payment.answer) for payment in payments), return_exceptions=True
-        )
-        return [
-            one if isinstance(one, str | Pv4fadError | FailedError) else FailedError()
-            for one in answers
-        ]
+        request, now = _Request(len(raws)), time.perf_counter()
+        self._n_under_way += len(raws)
+        self._waiting.put(_Payment(raw, request, at, now) for at, raw in enumerate(raws))
+        await request.complete
+        return request.answers
 
     async def on_journal(self, work: Callable[..., T], *arguments: Any) -> T:
         """Something else that the journal does, in turn."""
@@ -138,50 +158,61 @@ class Pipeline:
     # From waiting to the engine.
 
     async def _check_all(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            batch = await _together(self._waiting)
+            batch = await self._waiting.together()
             try:
-                await self._begin(batch, loop)
+                await self._begin(batch)
             except Exception as error:
-                _fail("payments could not be checked", error, batch)
+                self._fail("payments could not be checked", error, batch)
 
-    async def _begin(self, batch: list[_Payment], loop: asyncio.AbstractEventLoop) -> None:
+    async def _begin(self, batch: list[_Payment]) -> None:
+        loop = asyncio.get_running_loop()
         raws = [payment.raw for payment in batch]
-        checked = await loop.run_in_executor(self._worker, check, self._schema, raws)
+        checked, ids, digests = await loop.run_in_executor(self._worker, self._check, raws)
         for number, problem in checked.problems.items():
-            _answer(batch[number], DataError(problem))
-        contents = plain(checked.rows)
-        kept: list[int] = []
-        for row, (number, content) in enumerate(zip(checked.numbers, contents, strict=True)):
+            self._answer(batch[number], DataError(problem))
+        new: list[int] = []
+        for row, number in enumerate(checked.numbers):
             payment = batch[number]
-            payment.content, payment.digest = content, digest(content)
-            payment.id = content[self._schema.rows.id]
+            payment.id, payment.digest, payment.text = ids[row], digests[row], checked.texts[row]
             first = self._under_way.setdefault(payment.id, payment)
             if first is payment:
-                kept.append(row)
+                new.append(row)
             elif first.digest != payment.digest:
-                _answer(payment, _other_payment())
+                self._answer(payment, _other_payment())
             else:
-                first.answer.add_done_callback(partial(_copy, payment))
-        ids = [contents[row][self._schema.rows.id] for row in kept]
-        decided = await self.on_journal(self._journal.find, ids)
+                first.same.append(payment)
+        decided, known = await loop.run_in_executor(self._worker, self._look_up, checked, ids, new)
         for payment_id, entry in decided.items():
             payment = self._under_way[payment_id]
             same = entry.digest == payment.digest
-            _answer(payment, entry.answer if same else _other_payment())
-        new = [row for row in kept if contents[row][self._schema.rows.id] not in decided]
-        if not new:
+            self._answer(payment, entry.answer if same else _other_payment())
+        if known is None:
             return
-        rows = checked.rows[new]
-        known = await loop.run_in_executor(self._worker, self._rows.take, rows)
+        payments = [self._under_way[ids[row]] for row in new if ids[row] not in decided]
+        for payment in payments:
+            payment.is_taken = True
         self.watch.features(known.features)
-        payments = [self._under_way[contents[row][self._schema.rows.id]] for row in new]
         task = loop.create_task(self._decide(payments, known))
         self._deciding.add(task)
         task.add_done_callback(self._deciding.discard)
 
-    async def _decide(self, payments: list[_Payment], known: Any) -> None:
+    def _check(self, raws: list[Raw]) -> tuple[Checked, list[str], list[str]]:
+        checked = self.intake.check(raws)
+        return checked, checked.rows[self._id].to_list(), list(map(digest, checked.texts))
+
+    def _look_up(
+        self, checked: Checked, ids: list[str], rows: list[int]
+    ) -> tuple[dict[str, Entry], NewRows | None]:
+        """Those of these rows that have their decision, and what is known about the others."""
+        decided = self._journal.find([ids[row] for row in rows])
+        new = [row for row in rows if ids[row] not in decided]
+        if not new:
+            return decided, None
+        together = checked.rows if len(new) == len(ids) else checked.rows[new]
+        return decided, self._rows.take(together, [checked.texts[row] for row in new])
+
+    async def _decide(self, payments: list[_Payment], known: NewRows) -> None:
         left = set(range(len(payments)))
         try:
             async for part in self._engine.decide(known):
@@ -190,79 +221,86 @@ class Pipeline:
             if left:
                 raise OrderError("the engine has left out payments")
         except Exception as error:
-            _fail("payments could not be decided", error, [payments[number] for number in left])
+            self._fail("payments could not be decided", error, [payments[one] for one in left])
 
     def _take(self, payments: list[_Payment], part: Decided) -> None:
-        ids = [payment.id for payment in payments]
+        ids, names = [payment.id for payment in payments], self.intake.names
         found = decisions_of(part, ids, datetime.now(UTC))
-        self.watch.scores(part.table["LocalScore"].to_numpy())
-        for number, decision in zip(part.rows, found, strict=True):
+        self.watch.decided(found, part.table["LocalScore"].to_numpy())
+        to_write = []
+        for number, decision in zip(part.rows.tolist(), found, strict=True):
             payment = payments[number]
             answer = decision.to_json().decode()
             entry = Entry(
-                decision.id, payment.digest, answer, payment.content, alert=decision.alert
+                decision.id, payment.digest, answer, names, payment.text, alert=decision.alert
             )
-            self.watch.decided(decision)
-            self._to_write.put_nowait((entry, payment))
+            to_write.append((entry, payment))
+        self._to_write.put(to_write)
 
     # From the engine to the journal.
 
     async def _write_all(self) -> None:
         while True:
-            together = await _together(self._to_write)
+            together = await self._to_write.together()
             entries = [entry for entry, _ in together]
             try:
                 numbers = await self.on_journal(self._journal.write, entries)
             except Exception as error:
-                _fail("decisions could not be written", error, [one for _, one in together])
+                payments = [payment for _, payment in together]
+                self._fail("decisions could not be written", error, payments)
                 continue
+            self._rows.decided([entry.payment_id for entry in entries])
             alerts = self.book.add(entries, numbers)
             now = time.perf_counter()
+            self.watch.answered([now - payment.came for _, payment in together])
             for entry, payment in together:
-                self.watch.answered(now - payment.came)
-                _answer(payment, entry.answer)
+                self._answer(payment, entry.answer)
             for alert in alerts:
                 self._told(alert)
 
-    def _forget(self, payment: _Payment, done: asyncio.Future[str]) -> None:
+    def _answer(self, payment: _Payment, answer: Answer) -> None:
+        """Once: an engine that fails later fails only what it has left."""
+        if payment.is_answered:
+            return
+        payment.is_answered = True
         self._n_under_way -= 1
-        if not done.cancelled():
-            done.exception()  # or asyncio reports one that nobody waits for any more
         if self._under_way.get(payment.id) is payment:
             del self._under_way[payment.id]
+        payment.request.take(payment.position, answer)
+        for same in payment.same:
+            self._answer(same, answer)
+
+    def _fail(self, what: str, error: Exception, payments: Sequence[_Payment]) -> None:
+        # The text of an error may name accounts; where it happened is enough for a log.
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        _log.error("%s: %s in %s:%s", what, type(error).__name__, frame.filename, frame.lineno)
+        failed = [payment for payment in payments if not payment.is_answered]
+        if taken := [payment.id for payment in failed if payment.is_taken]:
+            self._rows.undecided(taken)
+        for payment in failed:
+            self._answer(payment, FailedError())
 
 
-async def _together(queue: asyncio.Queue[T]) -> list[T]:
-    """All that is waiting, at least one."""
-    found = [await queue.get()]
-    while len(found) < MOST_TOGETHER and not queue.empty():
-        found.append(queue.get_nowait())
-    return found
+class _Queue(deque[T]):
+    """Items that are taken many at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._some = asyncio.Event()
+
+    def put(self, items: Any) -> None:
+        self.extend(items)
+        if self:
+            self._some.set()
+
+    async def together(self) -> list[T]:
+        """All that is waiting, at least one, at most `MOST_TOGETHER`."""
+        await self._some.wait()
+        found = [self.popleft() for _ in range(min(len(self), MOST_TOGETHER))]
+        if not self:
+            self._some.clear()
+        return found
 
 
 def _other_payment() -> OrderError:
     return OrderError("another payment with this id has been decided before")
-
-
-def _answer(payment: _Payment, answer: str | Exception) -> None:
-    if payment.answer.done():
-        return
-    if isinstance(answer, str):
-        payment.answer.set_result(answer)
-    else:
-        payment.answer.set_exception(answer)
-
-
-def _copy(also: _Payment, done: asyncio.Future[str]) -> None:
-    if done.cancelled():
-        _answer(also, FailedError())
-    else:
-        _answer(also, done.exception() or done.result())  # type: ignore[arg-type]
-
-
-def _fail(what: str, error: Exception, payments: Sequence[_Payment]) -> None:
-    # The text of an error may name accounts; where it happened is enough for a log.
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    _log.error("%s: %s in %s:%s", what, type(error).__name__, frame.filename, frame.lineno)
-    for payment in payments:
-        _answer(payment, FailedError())

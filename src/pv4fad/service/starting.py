@@ -7,7 +7,9 @@ beside it.  A new model is used after a restart.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+
+import polars as pl
 
 from pv4fad.deployment.card import Role, directory
 from pv4fad.deployment.job_notes import read_notes
@@ -15,17 +17,17 @@ from pv4fad.deployment.jobs import RUNS
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.lead.data import load_rows
-from pv4fad.lead.desk_labels import rows_as_trained
+from pv4fad.lead.desk_labels import as_trained, used_labels
 from pv4fad.lead.judging import Judging
 from pv4fad.lead.prepare import read_training_record
 from pv4fad.lead.score import checked_share
 from pv4fad.run.folder import RunFolder
 from pv4fad.service.access import Tokens, Use
 from pv4fad.service.journal import Journal, journal_key
+from pv4fad.service.known_payments import KnownPayments
 from pv4fad.service.local_engine import LocalEngine
 from pv4fad.service.parts import Parts
 from pv4fad.service.watch import Expected, Watch
-from pv4fad.service.whole_history import WholeHistory
 from pv4fad.store.sealing import Passphrase
 
 
@@ -60,22 +62,36 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
         if share is None:
             raise ParameterError("the paper's model cannot be served: train with model evidence")
         judging = Judging.stored(store, parameters, banks, share)
-        rows = load_rows(schema, folder.file(settings.data), labels_required=True)
-        history = rows_as_trained(schema, store, run_id, rows, trained.transactions)
-        if history is None:
-            raise DataError(
-                f"{folder.file(settings.data)} does not hold the transactions that the run was"
-                " trained on"
-            )
+        labels = used_labels(store, run_id)
         key = journal_key(store)
+
+    def training() -> pl.DataFrame:
+        path = folder.file(settings.data)
+        rows = load_rows(schema, path, labels_required=True)
+        found = as_trained(schema, labels, rows, trained.transactions)
+        if found is None:
+            raise DataError(f"{path} does not hold the transactions that the run was trained on")
+        return found
+
     expected = Expected.of(judging.own.histograms, judging.own.knowledge)
-    with Journal.open(folder.path, key) as journal:
-        since = WholeHistory(schema, history, (entry.payment for entry in journal.decisions()))
+    with (
+        Journal.open(folder.path, key) as journal,
+        closing(
+            KnownPayments(
+                schema,
+                journal,
+                folder.path,
+                key,
+                training=training,
+                fingerprint=trained.transactions,
+            )
+        ) as known,
+    ):
         yield Parts(
             schema=schema,
             folder=folder.path,
             journal=journal,
-            rows=since,
+            rows=known,
             engine=LocalEngine(judging),
             watch=Watch(expected),
             directory=banks,

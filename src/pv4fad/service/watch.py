@@ -10,9 +10,8 @@ Drift is the population stability index of the features and of the local score a
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -110,16 +109,25 @@ class Watch(Collector):
 
     # What happens.
 
-    def decided(self, decision: Decision) -> None:
+    def decided(self, decisions: Sequence[Decision], local_scores: NDArray[np.float64]) -> None:
+        """Some payments, with their scores from own evidence."""
+        hows = Counter(one.decided for one in decisions)
+        levels = Counter(one.level for one in decisions if one.alert)
         for minute in self._now():
-            minute.decided[decision.decided] += 1
-            if decision.alert:
-                minute.levels[decision.level] += 1
+            minute.decided.update(hows)
+            minute.levels.update(levels)
+        if self._expected is not None:
+            bins = np.searchsorted(self._expected.score_edges, local_scores, side="right")
+            counts = np.bincount(bins, minlength=BINS + 1)
+            for minute in self._now():
+                minute.scores += counts
 
-    def answered(self, seconds: float) -> None:
-        self._seconds += seconds
+    def answered(self, seconds: Sequence[float]) -> None:
+        """Some payments, after this time each."""
+        self._seconds += sum(seconds)
+        counts = np.bincount(np.searchsorted(LATENCY_S, seconds), minlength=len(LATENCY_S) + 1)
         for minute in self._now():
-            minute.latency[bisect_left(LATENCY_S, seconds)] += 1
+            minute.latency += counts
 
     def refused(self, n_payments: int) -> None:
         for minute in self._now():
@@ -131,12 +139,6 @@ class Watch(Collector):
             counts = binned(known.edges, features.values)
             for minute in self._now():
                 minute.features = minute.features + counts
-
-    def scores(self, local_scores: NDArray[np.float64]) -> None:
-        if self._expected is not None:
-            bins = np.searchsorted(self._expected.score_edges, local_scores, side="right")
-            for minute in self._now():
-                minute.scores += np.bincount(bins, minlength=BINS + 1)
 
     # What can be seen.
 

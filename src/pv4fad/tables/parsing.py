@@ -7,14 +7,16 @@ all problems are known when the file has been read once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self, TypeVar
 
 import polars as pl
 
 from pv4fad.tables.columns import Column, is_text
 
 _MARK = "\x1f"  # begins the names of columns that are not the user's
+Table = TypeVar("Table", pl.DataFrame, pl.LazyFrame)
 
 
 @dataclass(frozen=True)
@@ -35,28 +37,47 @@ def is_readable_as(column: Column, stored: pl.DataType) -> bool:
     return is_text(stored) or column.kind.also_stored_as(stored)
 
 
+@dataclass(frozen=True)
+class Parser:
+    """How columns stored as certain types are read; to be made once for many small tables."""
+
+    cells: tuple[pl.Expr, ...]
+    values: tuple[pl.Expr, ...]
+    typed: tuple[pl.Expr, ...]
+    checks: Mapping[Check, pl.Expr]
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], stored: Mapping[str, pl.DataType]) -> Self:
+        """`stored`: the type of each column, by name."""
+        return cls(
+            tuple(_cell(column, stored[column.name]) for column in columns),
+            tuple(
+                column.kind.value(pl.col(column.name), _as_cell(stored[column.name]))
+                .cast(column.dtype)
+                .alias(_value_name(column))
+                for column in columns
+            ),
+            tuple(pl.col(_value_name(column)).alias(column.name) for column in columns),
+            {
+                check: mask.fill_null(value=False).alias(check.mask)
+                for column in columns
+                for check, mask in _checks(column)
+            },
+        )
+
+    def parse(self, table: Table, further: Sequence[str] = ()) -> Table:
+        """The table with typed columns, then the further ones as stored, then a mask per check."""
+        # One stage per step, so that the masks re-use the parsed values.
+        cleaned = table.select(*self.cells, *further).with_columns(*self.values)
+        return cleaned.select(*self.typed, *further, *self.checks.values())
+
+
 def parse(
     table: pl.LazyFrame, columns: Sequence[Column], further: Sequence[str] = ()
 ) -> tuple[pl.LazyFrame, list[Check]]:
-    """The table with typed columns, then the further ones as stored, then one mask per check."""
-    stored = table.collect_schema()
-    cells = [_cell(column, stored[column.name]) for column in columns]
-    values = [
-        column.kind.value(pl.col(column.name), _as_cell(stored[column.name]))
-        .cast(column.dtype)
-        .alias(_value_name(column))
-        for column in columns
-    ]
-    masks = [
-        (check, mask.fill_null(value=False).alias(check.mask))
-        for column in columns
-        for check, mask in _checks(column)
-    ]
-    typed = [pl.col(_value_name(column)).alias(column.name) for column in columns]
-    # One stage per step, so that the masks re-use the parsed values.
-    cleaned = table.select(*cells, *further).with_columns(values)
-    staged = cleaned.select(*typed, *further, *(mask for _, mask in masks))
-    return staged, [check for check, _ in masks]
+    """The table as `Parser.parse` gives it, and the checks."""
+    parser = Parser.of(columns, table.collect_schema())
+    return parser.parse(table, further), list(parser.checks)
 
 
 def _value_name(column: Column) -> str:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -41,8 +41,9 @@ SETTINGS = TrainingSettings(epsilon="none", seed=5, alert_share=0.05)
 def trained_parties(root: Path) -> Path:
     """Every party in its folder; the payment network and its banks have trained."""
     scenario = write_data(root / "data", BANKS, small_tables())
+    hub = f"127.0.0.1:{free_port()}"
     for name in (AGGREGATOR, PAYMENT_NETWORK, *BANKS):
-        create_party(root / name, _new(name, scenario), lambda: Passphrase(PASSPHRASE))
+        create_party(root / name, _new(name, scenario, hub), lambda: Passphrase(PASSPHRASE))
     for name in (AGGREGATOR, PAYMENT_NETWORK, *BANKS):
         for other in (AGGREGATOR, PAYMENT_NETWORK, *BANKS):
             PartyFolder(root / name).import_card(root / other / "card.json")
@@ -65,8 +66,7 @@ def trained_parties(root: Path) -> Path:
     return scenario
 
 
-def _new(name: str, scenario: Path) -> NewParty:
-    hub = "127.0.0.1:8000"
+def _new(name: str, scenario: Path, hub: str) -> NewParty:
     if name == AGGREGATOR:
         return NewParty("aggregator", name, hub)
     if name == PAYMENT_NETWORK:
@@ -78,27 +78,51 @@ def _new(name: str, scenario: Path) -> NewParty:
 
 @contextmanager
 def served(folder: Path, role: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """`pv4fad serve` in a process of its own; its address."""
+    """`pv4fad serve` in a process of its own, once it answers; its address."""
+    with being_served(folder, role) as (address, process):
+        assert comes_true(lambda: process.poll() is not None or is_there(address), 120)
+        yield address, process
+
+
+@contextmanager
+def being_served(folder: Path, role: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The same, at once."""
     port = free_port()
-    program = "from pv4fad.cli.serve import app; app()"
+    with _process(folder, "serve", role, str(folder), "--port", str(port)) as process:
+        yield f"http://127.0.0.1:{port}", process
+
+
+@contextmanager
+def taking_part(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`pv4fad party run` in a process of its own."""
+    with _process(folder, "party", "run", str(folder)) as process:
+        yield process
+
+
+def command(root: Path, *words: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """`pv4fad` with these words, in a process of its own."""
+    return _process(root / "command", *words)
+
+
+@contextmanager
+def _process(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     with (folder.parent / f"{folder.name}.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", program, role, str(folder), "--port", str(port)],
+            [sys.executable, "-m", "pv4fad", *words],
             env=os.environ | {"PV4FAD_PASSPHRASE": PASSPHRASE},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
         )
-    address = f"http://127.0.0.1:{port}"
     try:
-        assert comes_true(lambda: process.poll() is not None or _answers(address), 120)
-        yield address, process
+        yield process
     finally:
         process.terminate()
         process.wait(60)
 
 
-def _answers(address: str) -> bool:
+def is_there(address: str) -> bool:
+    """Whether somebody serves pages there."""
     try:
         return httpx.get(f"{address}/login", timeout=5).status_code == 200
     except httpx.HTTPError:

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
-from contextlib import ExitStack
-from pathlib import Path
+import threading
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 from tests.kit.class_world import make_class_world
+from tests.kit.hub_world import HubWorld, Scribe
 from tests.kit.live_service import (
     Service,
     free_port,
@@ -17,11 +19,10 @@ from tests.kit.live_service import (
 )
 from tests.kit.waiting import comes_true
 
-from pv4fad.deployment.card import PartyCard
-from pv4fad.deployment.certificates import new_certificate
-from pv4fad.deployment.envelope import Assembly, Correspondence
+from pv4fad.deployment.bank_answers import NOT_YET, BankAnswers
+from pv4fad.deployment.hub.live import LiveQuestions, NoAnswerError, answering
+from pv4fad.deployment.station import Station
 from pv4fad.errors import OrderError, ProtocolError, WireError
-from pv4fad.protocol.identity import create_identity
 from pv4fad.protocol.notify.bank import notices
 from pv4fad.protocol.notify.messages import BODY_BYTES, Notify, notice
 from pv4fad.protocol.receipt import Receipt
@@ -30,8 +31,8 @@ from pv4fad.protocol.wire import Address, decode, encode
 from pv4fad.service import notices as outbox
 from pv4fad.service.access import Tokens
 from pv4fad.service.inbox import inbox_app
+from pv4fad.service.notices import LiveNotices
 from pv4fad.service.server import Listen
-from pv4fad.store.store import MemoryStore
 
 ADDRESS = Address(PAYMENT_NETWORK, "bank01", "run-1", index=7)
 
@@ -116,50 +117,41 @@ def test_only_the_payment_network_sends_notices_and_only_of_a_run_with_a_model(t
         bank.handle(encode(notice(Address(PAYMENT_NETWORK, other.name, run), "P", "A", 1)))
 
 
-# From the desk to the inbox, sealed on the way.
+# From the desk to the inbox, through a hub.
 
 
-class SealedCarrier:
-    """Seals as a deployed federation does; the bank can be unreachable for a while."""
+class TrainedStation:
+    """Of a trained bank: its own thread handles messages and errands."""
 
-    def __init__(self, trained, keys: Path) -> None:
-        self.banks = {bank.name: bank for bank in trained.federation.banks}
-        names = [PAYMENT_NETWORK, *self.banks]
-        identities = {name: create_identity(MemoryStore(name)) for name in names}
-        cards = {
-            name: PartyCard(
-                role=PAYMENT_NETWORK if name == PAYMENT_NETWORK else "bank",
-                name=name,
-                identity=identity.public().to_bytes().hex(),
-                certificate=new_certificate(keys / f"{name}.key"),
-            )
-            for name, identity in identities.items()
-        }
-        self.posts = {name: Correspondence(one, cards) for name, one in identities.items()}
-        self.reachable = False
-        self.sealed: list[bytes] = []
+    def __init__(self, world, bank) -> None:
+        member = Scribe(bank.name)
+        self.station = Station(member, world.correspondence(bank.name))
+        self.answers = BankAnswers(bank.store, bank.handle, self.station.errand)
+        self._world, self._name = world, bank.name
 
-    async def carry(self, bank: str, message: bytes) -> bytes:
-        if not self.reachable:
-            raise ConnectionError
-        (there,) = self.posts[PAYMENT_NETWORK].seal(bank, message)
-        self.sealed.append(there.body)
-        for name in self.banks.keys() - {bank}:
-            with pytest.raises(ProtocolError):
-                self.posts[name].open(there)
-        opened = Assembly(self.posts[bank]).add(there)
-        assert opened is not None
-        (reply,) = await asyncio.to_thread(self.banks[bank].handle, opened)
-        (back,) = self.posts[bank].seal(PAYMENT_NETWORK, reply)
-        return self.posts[PAYMENT_NETWORK].open(back)
+    @contextmanager
+    def answering(self):
+        own = self._world.correspondence(self._name)
+        try:
+            with answering(self._world.folder(self._name), own, self.answers.answer):
+                yield
+        finally:
+            self.station.close()
 
 
 def test_a_hand_over_reaches_the_inbox_of_its_bank_and_no_other(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(outbox, "AGAIN_AFTER_S", 0.1)
-    carrier = SealedCarrier(trained, tmp_path)
-    before = {bank.name: len(notices(bank.store)) for bank in trained.federation.banks}
+    banks = {bank.name: bank for bank in trained.federation.banks}
+    world = HubWorld(tmp_path / "hub", list(banks))
+    own = world.correspondence(PAYMENT_NETWORK)
+    live = LiveQuestions(world.folder(PAYMENT_NETWORK), own)
+    before = {name: len(notices(bank.store)) for name, bank in banks.items()}
     run = trained.parameters.run_id
-    with live_service(tmp_path, carrier=carrier, run_id=run) as service:
+    with (
+        world.hub(),
+        live_service(tmp_path, carrier=LiveNotices(live), live=live, run_id=run) as service,
+        ExitStack() as connected,
+    ):
         answers = service.post("/payments/batch", live_world().payments).json()
         alerts = [one for one in answers if one["alert"]]
         person = service.log_in()
@@ -167,22 +159,58 @@ def test_a_hand_over_reaches_the_inbox_of_its_bank_and_no_other(trained, tmp_pat
         form = {"csrf": hidden(person.get("/").text), "confirm": "yes"}
         person.post(f"/alerts/{number}/hand-over/{side}", data=form)
         assert "not delivered yet" in person.get(f"/alerts/{number}").text
-        carrier.reachable = True
+        stations = {name: TrainedStation(world, one) for name, one in banks.items()}
+        for station in stations.values():
+            connected.enter_context(station.answering())
         assert comes_true(lambda: "; delivered 20" in person.get(f"/alerts/{number}").text, 30)
-    received = notices(carrier.banks[bank].store)
+    received = stations[bank].answers.notices()
+    assert [*received] == notices(banks[bank].store)
     assert len(received) == before[bank] + 1
     assert (received[0].reference, received[0].level) == (
         alerts[number]["id"],
         alerts[number]["level"],
     )
-    for name, other in carrier.banks.items():
+    for name, other in banks.items():
         if name != bank:
             assert len(notices(other.store)) == before[name]
-    assert alerts[number]["id"].encode() not in b"".join(carrier.sealed)
-    shown = inbox_page(tmp_path, bank, carrier.banks[bank].store)
+    shown = inbox_page(tmp_path, bank, stations[bank].answers.notices)
     assert alerts[number]["id"] in shown
     assert received[0].account in shown
     assert f"level {received[0].level}" in shown
+
+
+def test_a_busy_bank_keeps_a_notice_later_and_holds_up_no_live_message(trained, tmp_path):
+    bank = trained.federation.banks[0]
+    world, free = HubWorld(tmp_path, [bank.name]), threading.Event()
+    station = TrainedStation(world, bank)
+    address = Address(PAYMENT_NETWORK, bank.name, trained.parameters.run_id, index=77)
+    message = encode(notice(address, "P77", "A77", 1))
+    refused = encode(notice(replace(address, run_id="run-x"), "P", "A", 1))
+    busy = station.station.errand(lambda: free.wait(60))  # as a step of a training
+
+    async def work():
+        own = world.correspondence(PAYMENT_NETWORK)
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), own) as live:
+            while True:
+                with suppress(NoAnswerError):
+                    assert await live.ask(bank.name, message, 5) == NOT_YET
+                    break
+                await asyncio.sleep(0.05)
+            for _ in range(20):  # each of them at once
+                assert await live.ask(bank.name, message, 5) == NOT_YET
+                assert await live.ask(bank.name, refused, 5) == NOT_YET
+            assert not any(one.reference == "P77" for one in station.answers.notices())
+            assert not busy.done()
+            free.set()
+            receipt = await LiveNotices(live).carry(bank.name, message)
+            assert isinstance(decode(receipt), Receipt)
+            assert await live.ask(bank.name, message, 5) == receipt
+            with pytest.raises(NoAnswerError):  # it is no notice
+                await live.ask(bank.name, receipt, 0.5)
+
+    with world.hub(), station.answering():
+        asyncio.run(asyncio.wait_for(work(), 120))
+    assert [one.reference for one in station.answers.notices()].count("P77") == 1
 
 
 def found(person, numbers):
@@ -194,12 +222,12 @@ def found(person, numbers):
                 yield number, side, page.split(link)[1].split(" ")[0]
 
 
-def inbox_page(tmp_path, bank, store) -> str:
+def inbox_page(tmp_path, bank, received) -> str:
     folder = tmp_path / bank
     folder.mkdir()
     token = Tokens(folder).create("bob", "desk")
     listen = Listen(port=free_port())
-    app = inbox_app(folder, bank, lambda: notices(store))
+    app = inbox_app(folder, bank, received)
     with serving(app, listen), ExitStack() as opened:
         inbox = Service(listen, folder, None, {"desk": token}, opened)
         assert inbox.stranger().get("/").status_code == 303

@@ -4,19 +4,31 @@ import json
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 
 import httpx
 import polars as pl
 import pytest
 from tests.kit.in_threads import transactions_of
 from tests.kit.live_service import hidden, plain
-from tests.kit.served_party import PASSPHRASE, served, trained_parties
+from tests.kit.served_party import (
+    BANKS,
+    PASSPHRASE,
+    being_served,
+    command,
+    is_there,
+    served,
+    taking_part,
+    trained_parties,
+)
+from tests.kit.waiting import comes_true
 
 from pv4fad.cli import desk, serve
 from pv4fad.errors import ParameterError
 from pv4fad.lead.data import load_rows
 from pv4fad.payments.schema import SCHEMA
-from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 
@@ -106,13 +118,83 @@ def test_killed_under_load_no_answer_is_lost_or_changed(root, run, payments, tmp
         assert secret not in log
 
 
-def test_a_bank_has_an_inbox(root, run):
-    token = run(desk.app, "token", root / "bank01", "--name", "bob")
-    with (
-        served(root / "bank01", "bank") as (address, _),
-        httpx.Client(base_url=address) as browser,
-    ):
-        form = {"csrf": hidden(browser.get("/login").text), "token": token}
-        browser.post("/login", data=form)
-        assert "Nothing was handed over yet" in browser.get("/").text
-        assert browser.post("/payments").status_code in (404, 405)
+def logged_in(browser, token):
+    form = {"csrf": hidden(browser.get("/login").text), "token": token}
+    assert browser.post("/login", data=form).status_code == 303
+    return browser
+
+
+def test_an_alert_goes_from_the_desk_to_the_page_of_its_bank_and_no_other(root, run, payments):
+    folder = root / PAYMENT_NETWORK
+    token = run(desk.app, "token", folder, "--name", "core", "--use", "payments")
+    tokens = {
+        name: run(desk.app, "token", root / name, "--name", "bob")
+        for name in (*BANKS, PAYMENT_NETWORK)
+    }
+    with ExitStack() as running:
+        running.enter_context(taking_part(root / AGGREGATOR))
+        roles = dict.fromkeys(BANKS, "bank") | {PAYMENT_NETWORK: PAYMENT_NETWORK}
+        parties = {n: running.enter_context(being_served(root / n, r)) for n, r in roles.items()}
+        browsers = {}
+        for name, (address, _) in parties.items():
+            assert comes_true(partial(is_there, address), 120)
+            client = running.enter_context(httpx.Client(base_url=address, timeout=60))
+            browsers[name] = logged_in(client, tokens[name])
+        service = browsers[PAYMENT_NETWORK]
+        headers = {"authorization": f"Bearer {token}"}
+        answers = service.post("/payments/batch", json=payments, headers=headers).json()
+        numbers = range(sum(one["alert"] for one in answers))
+        pages = {number: service.get(f"/alerts/{number}").text for number in numbers}
+        number, side, bank = next(
+            (number, side, page.split(f'hand-over/{side}">Hand over to ')[1].split(" ")[0])
+            for number, page in pages.items()
+            for side in ("ordering", "beneficiary")
+            if f'hand-over/{side}">Hand over to ' in page
+        )
+        inboxes = {name: browsers[name] for name in BANKS}
+        assert all("Nothing was handed over yet" in one.get("/").text for one in inboxes.values())
+        form = {"csrf": hidden(service.get("/").text), "confirm": "yes"}
+        service.post(f"/alerts/{number}/hand-over/{side}", data=form)
+        assert comes_true(lambda: "; delivered 20" in service.get(f"/alerts/{number}").text)
+        shown = {name: one.get("/").text for name, one in inboxes.items()}
+        reference = [one["id"] for one in answers if one["alert"]][number]
+        assert {name for name, page in shown.items() if reference in page} == {bank}
+        assert "Nothing was handed over yet" in shown[next(n for n in BANKS if n != bank)]
+        assert inboxes[bank].post("/payments").status_code in (404, 405)
+        for name in (AGGREGATOR, *BANKS):
+            assert reference not in (root / f"{name}.log").read_text()
+
+
+@pytest.mark.slow
+def test_payments_are_decided_while_the_station_beside_the_service_trains(root, run, payments):
+    folder = root / PAYMENT_NETWORK
+    token = run(desk.app, "token", folder, "--name", "core", "--use", "payments")
+    run(desk.app, "token", folder, "--name", "alice")
+    headers = {"authorization": f"Bearer {token}"}
+
+    def decided(address, some):
+        answer = httpx.post(f"{address}/payments/batch", json=some, headers=headers, timeout=60)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def numbered(number):
+        return [one | {"MessageId": f"{one['MessageId']}-{number}"} for one in payments[:20]]
+
+    with ExitStack() as running:
+        for name in (AGGREGATOR, PAYMENT_NETWORK, *BANKS):
+            running.enter_context(taking_part(root / name))
+        assert comes_true(lambda: " is ready" in (root / f"{PAYMENT_NETWORK}.log").read_text(), 120)
+        address, service = running.enter_context(served(folder, PAYMENT_NETWORK))
+        words = ("federation", "start", str(root / AGGREGATOR), "train")
+        training, number = running.enter_context(command(root, *words)), 0
+        while training.poll() is None:
+            assert len(decided(address, numbered(number))) == 20
+            number += 1
+            if number == 3:  # a restart meanwhile
+                service.send_signal(signal.SIGKILL)
+                service.wait()
+                address, _ = running.enter_context(served(folder, PAYMENT_NETWORK))
+        assert training.returncode == 0
+        assert number > 5
+    runs = {path.name for path in (folder / "runs").iterdir()}
+    assert len(runs) == 2

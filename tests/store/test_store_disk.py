@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -466,3 +467,88 @@ def test_a_store_is_whole_after_being_killed_at_any_moment(folder):
             assert store.reply_to(f"run/{number}", bytes(32)) == [b"%d" % number]
             assert store.reply_to(f"run/{number + 1}", bytes(32)) is None
     assert n_unfinished > 0  # some of the kills hit the middle of a transaction
+
+
+# Shared.
+
+
+def shared(folder, *, owner: bool) -> DiskStore:
+    return DiskStore.open_shared(folder, PASSPHRASE, owner=owner)
+
+
+def test_owner_and_guests_see_what_each_of_them_writes(folder):
+    create(folder, state=SECRET)
+    with (
+        shared(folder, owner=True) as owner,
+        shared(folder, owner=False) as guest,
+        shared(folder, owner=False) as other,
+    ):
+        for number, store in enumerate([guest, owner, owner, other, guest, owner]):
+            put(store, "latest", b"%d" % number)
+            put(store, f"of {number}", bytes(10))
+            for reader in (owner, guest, other):
+                assert reader.get("latest") == b"%d" % number
+                assert reader.keys(f"of {number}") == [f"of {number}"]
+        with guest.transaction() as tx:
+            tx.delete("state")
+        assert owner.get("state") is None
+        with contextlib.suppress(RuntimeError), owner.transaction() as tx:
+            tx.put("latest", b"never")
+            raise RuntimeError
+        assert [store.get("latest") for store in (owner, guest, other)] == [b"5"] * 3
+    assert len(contents(folder)) == 7
+
+
+def test_a_shared_store_has_one_owner_and_nobody_else_for_himself(folder):
+    create(folder)
+    with shared(folder, owner=True) as store:
+        for attempt in (
+            lambda: shared(folder, owner=True),
+            lambda: DiskStore.open(folder, PASSPHRASE),
+        ):
+            with pytest.raises(StoreError, match="is in use"):
+                attempt()
+        put(store, "still", b"mine")
+    with DiskStore.open(folder, PASSPHRASE), pytest.raises(StoreError, match="is in use"):
+        shared(folder, owner=True)
+    assert contents(folder) == {"still": b"mine"}
+
+
+def test_transactions_of_a_shared_store_wait_for_each_other(folder):
+    create(folder)
+    order: list[str] = []
+    with shared(folder, owner=True) as owner, shared(folder, owner=False) as guest:
+
+        def write() -> None:
+            with guest.transaction() as tx:
+                order.append(str(tx.get("by")))
+                tx.put("by", b"guest")
+
+        with owner.transaction() as tx:
+            thread = threading.Thread(target=write)
+            thread.start()
+            time.sleep(0.3)
+            tx.put("by", b"owner")
+            order.append("owner")
+        thread.join(30)
+        assert order == ["owner", "b'owner'"]
+        assert owner.get("by") == b"guest"
+
+
+def test_a_guest_that_is_killed_in_a_transaction_leaves_nothing_behind(folder):
+    create(folder, state=SECRET)
+    program = "import os, sys; from pathlib import Path; from pv4fad.store.disk import DiskStore\n"
+    program += "from pv4fad.store.sealing import Passphrase\n"
+    program += "text = 'correct horse battery'\n"
+    program += (
+        "store = DiskStore.open_shared(Path(sys.argv[1]), Passphrase(text), owner=False)\n"
+        "with store.transaction() as tx:\n"
+        "    tx.put('half', bytes(10**7)); tx.delete('state'); os.kill(os.getpid(), 9)\n"
+    )
+    with shared(folder, owner=True) as owner:
+        put(owner, "before", b"1")
+        run = subprocess.run([sys.executable, "-c", program, str(folder)], check=False)
+        assert run.returncode == -9
+        assert owner.get("state") == SECRET
+        put(owner, "after", b"2")
+    assert contents(folder) == {"state": SECRET, "before": b"1", "after": b"2"}

@@ -12,9 +12,9 @@ from rich.markup import escape
 
 from pv4fad.cli.console import err
 from pv4fad.cli.options import given_passphrase
+from pv4fad.deployment.carriers import carrier_of
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.errors import ParameterError
-from pv4fad.protocol.notify.bank import notices
 
 app = typer.Typer(help="A service for programs and people.", no_args_is_help=True)
 
@@ -45,7 +45,7 @@ def payment_network(
     """Judge payments as they come, and show the alerts, until interrupted."""
     require_service()
     from pv4fad.service.network import network_app  # noqa: PLC0415
-    from pv4fad.service.server import Listen, run  # noqa: PLC0415
+    from pv4fad.service.server import Listen, Server, run_server  # noqa: PLC0415
     from pv4fad.service.starting import network_parts  # noqa: PLC0415
 
     listen = Listen(host, port, certificate, certificate_key, client_ca)
@@ -55,7 +55,7 @@ def payment_network(
     with network_parts(own, passphrase) as parts:
         decided = f"{parts.journal.n_decisions:,} payments decided so far"
         _announce(f"model of run {parts.run_id}, {decided}; alert desk: {listen.address}")
-        run(network_app(parts, tls=listen.tls), listen)
+        run_server(Server(network_app(parts, tls=listen.tls), listen))
 
 
 @app.command()
@@ -68,19 +68,21 @@ def bank(
     certificate_key: CertificateKey = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Show the alerts that the payment network has handed over to this bank, until interrupted."""
+    """Take part as `party run`, and show the alerts handed over to this bank, until interrupted."""
     require_service()
-    from pv4fad.service.inbox import inbox_app  # noqa: PLC0415
-    from pv4fad.service.server import Listen, run  # noqa: PLC0415
-    from pv4fad.service.starting import require_role, require_token  # noqa: PLC0415
+    from pv4fad.service.bank import serve_bank  # noqa: PLC0415
+    from pv4fad.service.server import Listen  # noqa: PLC0415
 
     listen = Listen(host, port, certificate, certificate_key)
     own = PartyFolder(folder)
-    require_role(own, "bank")
-    require_token(own, "desk")
-    with own.open_store(given_passphrase(own.settings().name, key_file)) as store:
-        _announce(f"inbox: {listen.address}")
-        run(inbox_app(own.path, store.party, lambda: notices(store), tls=listen.tls), listen)
+    settings = own.settings()
+    passphrase = given_passphrase(settings.name, key_file)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+
+    def ready() -> None:
+        _announce(f"{settings.name} is ready; inbox: {listen.address}")
+
+    serve_bank(own, passphrase, carrier_of(settings.carrier), listen, ready)
 
 
 def require_service() -> None:

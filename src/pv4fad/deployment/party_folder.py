@@ -218,8 +218,15 @@ class PartyFolder:
         write_whole(kept, card.to_json(), private=True)
         return card
 
-    def open_store(self, passphrase: Passphrase) -> DiskStore:
+    def open_store(self, passphrase: Passphrase, *, shared: bool = False) -> DiskStore:
+        """As its owner; `shared`: others may be guests meanwhile."""
+        if shared:
+            return DiskStore.open_shared(self.path, passphrase, owner=True)
         return DiskStore.open(self.path, passphrase)
+
+    def visit_store(self, passphrase: Passphrase) -> DiskStore:
+        """As a guest, whether or not its owner has it open."""
+        return DiskStore.open_shared(self.path, passphrase, owner=False)
 
     def party_name(self) -> str:
         """The name in the store; needs no passphrase."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from pv4fad.audit.notary import Notary, known_keys
+from pv4fad.deployment.bank_answers import BankAnswers
 from pv4fad.deployment.carrier import Carrier
 from pv4fad.deployment.envelope import Correspondence
 from pv4fad.deployment.jobs import NetworkMember
@@ -17,7 +18,7 @@ from pv4fad.deployment.station import Member, Station
 from pv4fad.deployment.work import FileWork
 from pv4fad.errors import DataError, StoreError
 from pv4fad.protocol.identity import Identity
-from pv4fad.protocol.roles import AGGREGATOR, BANK
+from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.protocol.score.metering import Budget
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.store.sealing import Passphrase
@@ -52,12 +53,18 @@ def opened_station(
 ) -> Iterator[Station]:
     """The station of a party, with its store and its workers, until the block ends."""
     settings, cards = folder.settings(), folder.complete_cards()
-    with folder.open_store(passphrase) as store, WorkerPool(settings.workers) as pool:
+    with ExitStack() as opened:
+        # A live service reads the payment network's store beside its station.
+        shared = settings.role == PAYMENT_NETWORK
+        store = opened.enter_context(folder.open_store(passphrase, shared=shared))
+        pool = opened.enter_context(WorkerPool(settings.workers))
         identity = own_identity(folder, store)
         member = _member(folder, store, pool, identity, learned)
         correspondence = Correspondence(identity, cards)
         notary = Notary(store, identity, known_keys(card.public for card in cards.values()))
         station = Station(member, correspondence, notary, window_bytes=carrier.window_bytes)
+        if settings.role == BANK:
+            station.live = BankAnswers(store, member.handle, station.errand)
         try:
             yield station
         finally:

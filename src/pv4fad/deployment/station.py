@@ -7,6 +7,9 @@ What the relay says is taken at once; one thread works on it in order:
 
 A carrier that keeps a connection open hands over what the station says as soon as there is
 something to say (`Line`); one that asks gets an answer to each request (`Station.exchange`).
+
+The party and its store belong to this thread.  Whoever else needs them gives it an *errand*, which
+it runs between two messages, or at once if there is nothing to do.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from pv4fad.audit.notary import Notary
 from pv4fad.deployment.envelope import Assembly, Correspondence
@@ -30,6 +34,7 @@ HOLD_S = 20.0
 SETTLE_S = 1.0  # once there is something to send, more may follow at once
 EXCHANGE_BYTES = 64 * 2**20  # of fragments in one answer
 _INBOX_BYTES = 2**28  # of one sender's messages that the party has not seen
+T = TypeVar("T")
 _log = logging.getLogger("pv4fad.station")
 
 
@@ -65,6 +70,13 @@ class Member(Protocol):
         """Lead a job to its end (the payment network only); `again` if it may have begun."""
 
 
+class AnswersLive(Protocol):
+    """What a party says to live messages, besides what its station does."""
+
+    def answer(self, message: bytes) -> bytes:
+        """At once: it must not wait for the station."""
+
+
 class Station:
     """Takes the relay's requests and tells it what the party sends; see the module's docstring."""
 
@@ -87,6 +99,9 @@ class Station:
         self._hold_s, self._settle_s = hold_s, settle_s
         self._changed = threading.Condition()
         self._closed = False
+        self._errands = _Errands(self._changed)
+        self.live: AnswersLive | None = None
+        """None: nobody asks this party live."""
         self._line: Line | None = None
         self._session = self._new_session(Request(""))
         self._session.state = "idle"
@@ -135,6 +150,14 @@ class Station:
                 self._changed.wait(until - now)
             return session.reply(self.name, self.id, EXCHANGE_BYTES)
 
+    @property
+    def correspondence(self) -> Correspondence:
+        return self._correspondence
+
+    def errand(self, work: Callable[[], T]) -> Future[T]:
+        """Something that needs the party or its store: done by its own thread, when it has time."""
+        return self._errands.add(work)
+
     def close(self) -> None:
         """Stop after the message that is being handled."""
         with self._changed:
@@ -142,6 +165,7 @@ class Station:
             self._session = self._new_session(Request("closed"))
             self._changed.notify_all()
         self._worker.join()
+        self._errands.close()
 
     def _new_session(self, request: Request) -> _Session:
         return _Session(request, self._correspondence, self._window_bytes)
@@ -155,12 +179,17 @@ class Station:
                 while self._session is begun or not self._session.id:
                     if self._closed:
                         return
-                    self._changed.wait()
+                    self._errands.run_or_wait()
                 if self._closed:
                     return
                 begun = self._session
             post = _StationPost(
-                self._changed, begun, self._correspondence, self._notary, self._is_current
+                self._changed,
+                begun,
+                self._correspondence,
+                self._notary,
+                self._is_current,
+                self._errands,
             )
             try:
                 self._serve(begun, post)
@@ -219,6 +248,51 @@ class Line:
             if station._line is self:
                 station._line = None
             station._changed.notify_all()
+
+
+class _Errands:
+    """What others want done by the worker thread."""
+
+    def __init__(self, changed: threading.Condition) -> None:
+        self._changed = changed
+        self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._is_closed = False
+
+    def add(self, work: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        with self._changed:
+            if self._is_closed:
+                future.cancel()
+            else:
+                self._waiting.append((work, future))
+                self._changed.notify_all()
+        return future
+
+    def run_or_wait(self) -> None:
+        """With `changed` held, once: until it has changed."""
+        if not self.run():
+            self._changed.wait()
+
+    def run(self) -> bool:
+        """With `changed` held, once: what is waiting, without it; whether there was something."""
+        found = bool(self._waiting)
+        while self._waiting:
+            work, future = self._waiting.popleft()
+            self._changed.release()
+            try:
+                future.set_result(work())
+            except Exception as error:
+                future.set_exception(error)
+            finally:
+                self._changed.acquire()
+        return found
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            for _, future in self._waiting:
+                future.cancel()
+            self._waiting.clear()
 
 
 class _Session:
@@ -301,8 +375,10 @@ class _StationPost:
         correspondence: Correspondence,
         notary: Notary,
         is_current: Callable[[_Session], bool],
+        errands: _Errands,
     ) -> None:
         self._changed = changed
+        self._errands = errands
         self._session = session
         self._correspondence = correspondence
         self._notary = notary
@@ -339,6 +415,7 @@ class _StationPost:
 
     def _next(self) -> tuple[str, bytes]:
         with self._changed:
+            self._errands.run()
             while True:
                 self._require_current()
                 message = self._session.next_message()
@@ -349,7 +426,7 @@ class _StationPost:
                 if self._session.state == "busy":
                     self._session.state = "idle"
                     self._changed.notify_all()
-                self._changed.wait()
+                self._errands.run_or_wait()
 
     def _require_current(self) -> None:
         if not self._is_current(self._session):

@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pv4fad.detection.fitting import fit_local_model
 from pv4fad.detection.histograms import FeatureHistograms
 from pv4fad.detection.local_model import LocalModel, usual_values
 from pv4fad.detection.local_scale import honest_sample
@@ -160,6 +159,9 @@ def prepare_evidence(
     features: FeatureTable,
 ) -> PreparedEvidence:
     """The local model, and which account counts in which cell."""
+    # Scikit-learn takes seconds to import, and only training needs it.
+    from pv4fad.detection.fitting import fit_local_model  # noqa: PLC0415
+
     schema, rows, labels = data.schema, data.rows, data.labels
     keys, accounts = account_index(data.sides, 1)
     groups = accounts.key_of[:, -1]

@@ -6,7 +6,7 @@ sealed like all of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ PAGE = 200
 
 
 def inbox_app(
-    folder: Path, bank: str, notices: Callable[[], list[ReceivedNotice]], *, tls: bool = False
+    folder: Path, bank: str, notices: Callable[[], Sequence[ReceivedNotice]], *, tls: bool = False
 ) -> FastAPI:
-    """The page; `notices` reads them from the bank's store, the latest first."""
+    """The page; `notices`: those in the bank's store, the latest first."""
     app = new_app()
     site = Site(app, Tokens(folder), f"Inbox of {bank}", tls=tls)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 
@@ -26,15 +26,18 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(pipeline.run())]
-        if outbox is not None:
-            tasks.append(asyncio.create_task(outbox.run()))
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        async with AsyncExitStack() as running:
+            if parts.live is not None:
+                await running.enter_async_context(parts.live)
+            tasks = [asyncio.create_task(pipeline.run())]
+            if outbox is not None:
+                tasks.append(asyncio.create_task(outbox.run()))
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     app = new_app(lifespan)
     app.state.listeners = listeners

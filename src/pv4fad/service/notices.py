@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from pv4fad.deployment.bank_answers import NOT_YET
+from pv4fad.deployment.hub.live import LiveQuestions, NoAnswerError
 from pv4fad.errors import ProtocolError, Pv4fadError
 from pv4fad.protocol.notify.messages import Notify, notice
 from pv4fad.protocol.receipt import Receipt, expect_receipt_of
@@ -19,7 +21,25 @@ from pv4fad.service.parts import NoticeCarrier
 from pv4fad.service.pipeline import Pipeline
 
 AGAIN_AFTER_S = 30.0
+_KEPT_AFTER_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # a bank that is busy keeps a notice later
+_ANSWER_WITHIN_S = 10.0
 _log = logging.getLogger("pv4fad.service")
+
+
+class LiveNotices:
+    """Brings notices to banks as live messages (`deployment.bank_answers`)."""
+
+    def __init__(self, questions: LiveQuestions) -> None:
+        self._questions = questions
+
+    async def carry(self, bank: str, message: bytes) -> bytes:
+        """The bank's receipt; asks until it has kept the notice, for some seconds."""
+        for wait_s in (*_KEPT_AFTER_S, 0.0):
+            reply = await self._questions.ask(bank, message, _ANSWER_WITHIN_S)
+            if reply != NOT_YET:
+                return reply
+            await asyncio.sleep(wait_s)
+        raise NoAnswerError(f"{bank} has not kept the notice yet")
 
 
 class Outbox:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -37,3 +38,5 @@ class Parts:
     """Of the model."""
     carrier: NoticeCarrier | None = field(default=None, repr=False)
     """Brings notices to banks; None: they wait."""
+    live: AbstractAsyncContextManager[object] | None = field(default=None, repr=False)
+    """What the carrier needs; entered for as long as the service runs."""

@@ -157,10 +157,10 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def run(app: FastAPI, listen: Listen) -> None:
-    """Until SIGINT or SIGTERM."""
+def run_server(server: Server) -> None:
+    """Until SIGINT or SIGTERM, or it is told to end."""
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    asyncio.run(Server(app, listen).serve())
+    asyncio.run(server.serve())
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,7 +1,6 @@
-"""Start a service from a party's folder: `pv4fad serve payment-network`, `pv4fad serve bank`.
+"""Start the service of a payment network from its folder: `pv4fad serve payment-network`.
 
-The payment network's service reads the model from the store, and lets go of it: a training can run
-beside it.  A new model is used after a restart.
+It is a guest of the store: a station can run beside it, and train.
 """
 
 from __future__ import annotations
@@ -12,9 +11,12 @@ from contextlib import closing, contextmanager
 import polars as pl
 
 from pv4fad.deployment.card import Role, directory
+from pv4fad.deployment.envelope import Correspondence
+from pv4fad.deployment.hub.live import LiveQuestions
 from pv4fad.deployment.job_notes import read_notes
 from pv4fad.deployment.jobs import RUNS
 from pv4fad.deployment.party_folder import PartyFolder
+from pv4fad.deployment.running import own_identity
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.lead.data import load_rows
 from pv4fad.lead.desk_labels import as_trained, used_labels
@@ -26,6 +28,7 @@ from pv4fad.service.access import Tokens, Use
 from pv4fad.service.journal import Journal, journal_key
 from pv4fad.service.known_payments import KnownPayments
 from pv4fad.service.local_engine import LocalEngine
+from pv4fad.service.notices import LiveNotices
 from pv4fad.service.parts import Parts
 from pv4fad.service.watch import Expected, Watch
 from pv4fad.store.sealing import Passphrase
@@ -50,9 +53,10 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
     """What the service of a payment network needs, with its journal open."""
     require_role(folder, "payment-network")
     require_token(folder, "desk")
-    settings, schema = folder.settings(), folder.schema()
-    banks = directory(folder.complete_cards())
-    with folder.open_store(passphrase) as store:
+    settings, schema, cards = folder.settings(), folder.schema(), folder.complete_cards()
+    banks = directory(cards)
+    live = None
+    with folder.visit_store(passphrase) as store:
         run_id = read_notes(store).run_id
         if not run_id:
             raise StoreError("there is no model yet: pv4fad federation start train")
@@ -64,6 +68,7 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
         judging = Judging.stored(store, parameters, banks, share)
         labels = used_labels(store, run_id)
         key = journal_key(store)
+        correspondence = Correspondence(own_identity(folder, store), cards)
 
     def training() -> pl.DataFrame:
         path = folder.file(settings.data)
@@ -73,6 +78,8 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
             raise DataError(f"{path} does not hold the transactions that the run was trained on")
         return found
 
+    if settings.carrier == "hub":
+        live = LiveQuestions(folder, correspondence)
     expected = Expected.of(judging.own.histograms, judging.own.knowledge)
     with (
         Journal.open(folder.path, key) as journal,
@@ -96,4 +103,6 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
             watch=Watch(expected),
             directory=banks,
             run_id=run_id,
+            carrier=None if live is None else LiveNotices(live),
+            live=live,
         )

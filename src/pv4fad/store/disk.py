@@ -8,12 +8,18 @@ A value is cut into chunks, so that 100 MB need little more memory than themselv
 
 The label stops a chunk from standing in for another one; the manifest shows that a record was
 removed or put back to an older version.  An older copy of the whole file cannot be recognised.
+
+A store has one process, or it is *shared*: one process owns it, others are guests, and transactions
+wait for each other.  What another process has written is noticed when the next transaction begins.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from hmac import digest as hmac_digest
 from pathlib import Path
@@ -26,6 +32,7 @@ from pv4fad.store.file import (
     closed_on_error,
     create_file,
     open_file,
+    owned,
     require_types,
     store_errors,
     write_new_info,
@@ -48,10 +55,20 @@ class DiskStore(Store):
     """Made by `create` or `open`; `close` (or a `with` block) lets another process have it."""
 
     def __init__(
-        self, folder: Path, connection: sqlite3.Connection, info: StoreInfo, key: bytes
+        self,
+        folder: Path,
+        connection: sqlite3.Connection,
+        info: StoreInfo,
+        key: bytes,
+        *,
+        owner: int | None = None,
+        shared: bool = False,
     ) -> None:
+        """`owner`: a descriptor that keeps others from owning it."""
         super().__init__(info.party)
         self.folder = folder
+        self._owner, self._shared = owner, shared
+        self._version = -1  # changes when another process has written
         self._connection = connection
         self._info = info
         self._key = key
@@ -81,17 +98,33 @@ class DiskStore(Store):
 
     @classmethod
     def open(cls, folder: Path, passphrase: Passphrase) -> Self:
-        """The store in `folder`."""
-        connection, info = open_file(folder)
-        with closed_on_error(folder, connection):
+        """The store in `folder`, for this process alone."""
+        return cls._open(folder, passphrase, owner=True, shared=False)
+
+    @classmethod
+    def open_shared(cls, folder: Path, passphrase: Passphrase, *, owner: bool) -> Self:
+        """The store in `folder`, as its owner or as a guest."""
+        return cls._open(folder, passphrase, owner=owner, shared=True)
+
+    @classmethod
+    def _open(cls, folder: Path, passphrase: Passphrase, *, owner: bool, shared: bool) -> Self:
+        with ExitStack() as opened:
+            connection, info = open_file(folder, shared=shared)
+            opened.callback(connection.close)
+            descriptor = None
+            if owner:
+                descriptor = owned(folder)
+                opened.callback(os.close, descriptor)
             lock = passphrase.sealer(info.salt, info.cost)
             try:
                 key = lock.open(info.locked_key, info.label("key"))
             except StoreError:
                 message = f"wrong passphrase for the store of {info.party} in {folder}"
                 raise StoreError(message) from None
-            store = cls(folder, connection, info, key)
-            store._load_names()
+            store = cls(folder, connection, info, key, owner=descriptor, shared=shared)
+            with store._reading():
+                store._load_names()
+            opened.pop_all()
         return store
 
     def change_passphrase(self, new: Passphrase) -> None:
@@ -108,13 +141,15 @@ class DiskStore(Store):
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
+        if self._owner is not None:
+            os.close(self._owner)
+            self._owner = None
 
     def _read(self, key: str) -> bytes | None:
-        self._require_open()
-        if key not in self._write_ids:
-            return None
         value, n_found, n_chunks = io.BytesIO(), 0, 0
-        with store_errors(self.folder):
+        with self._reading():
+            if key not in self._write_ids:
+                return None
             rows = self._connection.execute(
                 "SELECT n_chunks, sealed FROM records WHERE name = ? ORDER BY chunk", (key,)
             )
@@ -129,8 +164,8 @@ class DiskStore(Store):
         return value.getvalue()
 
     def _names(self, prefix: str) -> list[str]:
-        self._require_open()
-        return sorted(name for name in self._write_ids if name.startswith(prefix))
+        with self._reading():
+            return sorted(name for name in self._write_ids if name.startswith(prefix))
 
     def _write(self, key: str, value: bytes) -> None:
         self._erase(key)
@@ -157,6 +192,11 @@ class DiskStore(Store):
     def _begin(self) -> None:
         with store_errors(self.folder):
             self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._look_again()
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
         self._manifest_before = self._manifest
 
     def _commit(self) -> None:
@@ -173,14 +213,34 @@ class DiskStore(Store):
                 # interrupt can come just after the commit.  What counts is what the file says.
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-                self._load_names()
+                with self._reading():
+                    self._load_names()
         except StoreError:
             self.close()
             raise
 
-    def _require_open(self) -> None:
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """While the block lasts, the names are those of the file."""
         with store_errors(self.folder):
-            self._connection.execute("SELECT 1")
+            if not self._shared or self._connection.in_transaction:
+                self._connection.execute("SELECT 1")  # is it open?
+                yield
+                return
+            self._connection.execute("BEGIN")
+            try:
+                self._look_again()
+                yield
+            finally:
+                self._connection.execute("ROLLBACK")  # nothing was written
+
+    def _look_again(self) -> None:
+        """Inside a transaction: has another process written?"""
+        if self._shared:
+            ((version,),) = self._connection.execute("PRAGMA data_version")
+            if version != self._version:
+                self._load_names()
+                self._version = version
 
     def _lock_with(self, passphrase: Passphrase) -> None:
         salt = passphrase.new_salt()

@@ -1,12 +1,15 @@
 """The SQLite file below a party's store: location, lock, version, what it says in the clear.
 
-The file is locked while it is open, by SQLite itself, so the lock ends with the process.  Commits
-are durable: the rollback journal is synced before the file and truncated, synced, after it.
-Whatever SQLite or the file system refuses becomes a `StoreError` that names the folder.
+The file is locked while it is open, by SQLite itself, so the lock ends with the process.  A store
+that is shared is locked by whoever has a transaction, and its folder by its owner (`owned`): that
+lock ends with the process, too.  Commits are durable: the rollback journal is synced before the
+file and truncated, synced, after it.  Whatever SQLite or the file system refuses becomes a
+`StoreError` that names the folder.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -22,6 +25,7 @@ FILE_NAME = "store.db"
 FORMAT_VERSION = 5  # match in four rounds
 
 _PAGE_BYTES = 32768
+_PATIENCE_S = 60.0  # for a transaction of another process: a step of a training takes seconds
 _APPLICATION_ID = 0x50563453  # "PV4S": what SQLite files of ours say they are
 _SCHEMA = (
     """CREATE TABLE info (
@@ -89,16 +93,28 @@ def write_new_info(folder: Path, connection: sqlite3.Connection, info: StoreInfo
         os.close(descriptor)
 
 
-def open_file(folder: Path) -> tuple[sqlite3.Connection, StoreInfo]:
-    """An existing store file, locked, of our version."""
+def open_file(folder: Path, *, shared: bool = False) -> tuple[sqlite3.Connection, StoreInfo]:
+    """An existing store file of our version, locked unless it is shared."""
     if not (folder / FILE_NAME).is_file():
         raise StoreError(f"{folder} holds no store ({FILE_NAME} is missing)")
     # SQLite would open it for reading only, and find out at the first message.
     if not all(_writable(path) for path in (folder, folder / FILE_NAME)):
         raise StoreError(f"the store in {folder} cannot be written: no permission")
-    connection = _connect(folder)
+    connection = _connect(folder, shared=shared)
     with closed_on_error(folder, connection):
         return connection, _read_info(folder, connection)
+
+
+def owned(folder: Path) -> int:
+    """A descriptor of the folder: as long as it is open, nobody else owns the store in it."""
+    with store_errors(folder):
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise StoreError(f"the store in {folder} is in use by another process") from None
+    return descriptor
 
 
 def holds_store(folder: Path) -> bool:
@@ -166,19 +182,21 @@ def _writable(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _connect(folder: Path) -> sqlite3.Connection:
+def _connect(folder: Path, *, shared: bool = False) -> sqlite3.Connection:
     uri = (folder / FILE_NAME).absolute().as_uri() + "?mode=rw"
+    patience_s = _PATIENCE_S if shared else 0.0
     with store_errors(folder):
         # isolation_level None: transactions begin and end where we say.
         connection = sqlite3.connect(
-            uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False
+            uri, uri=True, timeout=patience_s, isolation_level=None, check_same_thread=False
         )
     with closed_on_error(folder, connection):
         # Of a new file.  Ciphertexts are megabytes: in small pages they take thrice the time.
         connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which the mode above then keeps
-        connection.execute("COMMIT")
+        if not shared:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which the mode above then keeps
+            connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = TRUNCATE")
         connection.execute("PRAGMA synchronous = FULL")
         # A replaced row is overwritten: a key under an old passphrase must not linger in the file.

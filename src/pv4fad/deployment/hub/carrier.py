@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 
 import grpc
 
 from pv4fad.deployment.exchange import WINDOW_BYTES, Job
 from pv4fad.deployment.hub import connection
+from pv4fad.deployment.hub.live import answering
 from pv4fad.deployment.hub.node import Node
 from pv4fad.deployment.hub.server import run_hub
 from pv4fad.deployment.party_folder import PartyFolder
@@ -39,12 +40,13 @@ class HubCarrier:
         ended: threading.Event,
         ready: Callable[[], None],
     ) -> None:
-        if folder.settings().role != AGGREGATOR:
-            with connected(folder, station):
-                ready()
-                ended.wait()
-            return
-        with _hub(folder, ended), connected(folder, station):
+        with ExitStack() as running:
+            if folder.settings().role == AGGREGATOR:
+                running.enter_context(_hub(folder, ended))
+            running.enter_context(connected(folder, station))
+            if station.live is not None:
+                own = station.correspondence
+                running.enter_context(answering(folder, own, station.live.answer))
             ready()
             ended.wait()
 

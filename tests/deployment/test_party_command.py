@@ -234,7 +234,7 @@ def test_a_bank_cannot_start_a_job_and_a_hub_that_does_not_run_is_named(parties,
         code, output = pv4fad("federation", "start", root / folder, "train")
         assert (code, "the hub does not run" in output) == (2, True), output
     output = pv4fad("federation", "start", root / "a", "fly")[1]
-    assert "give one of check, train, score, refresh" in output
+    assert "give one of check, train, score, match, refresh" in output
 
 
 def use_flower(folder):

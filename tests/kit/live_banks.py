@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -25,8 +25,8 @@ from pv4fad.evidence.trusted import trusted_bits
 from pv4fad.lead.data import all_records, bank_directory
 from pv4fad.lead.federation import Federation
 from pv4fad.lead.judging import JudgedPayments, Judging
+from pv4fad.lead.new_accounts import match_new_accounts
 from pv4fad.lead.prepare import prepare_run
-from pv4fad.lead.refresh import Matching
 from pv4fad.lead.rows import LeadData, NewRows, new_rows
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.simulate import memory_stores, simulate
@@ -37,8 +37,8 @@ from pv4fad.protocol.live.bank import LiveAnswers
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.run.meter import Meter
 from pv4fad.service.asking.engine import LiveEngine, Timing
-from pv4fad.service.asking.knowledge import known_now
-from pv4fad.service.asking.model import LiveModel, read_model
+from pv4fad.service.asking.model import LiveModel
+from pv4fad.service.asking.stored import StoredModel
 from pv4fad.service.decisions import Decided
 from pv4fad.service.journal import Journal
 from pv4fad.store.store import MemoryStore, Store
@@ -96,30 +96,20 @@ class LiveFederation:
         return replace(self, federation=federation)
 
     def match_new_accounts(self) -> None:
-        """A delta with the accounts of all payments that are new."""
-        matching = Matching(self.federation, self.parameters, self.judging.directory, Meter())
-        unknown = self.federation.payment_network.unknown_accounts(self.run_id, self.payments.keys)
-        matching.match([self.payments.keys[one] for one in unknown], replace=False)
+        """The job `match`."""
+        directory = self.judging.directory
+        match_new_accounts(self.federation, self.parameters, directory, Meter())
+
+    def stored(self, journal: Journal, judging: Judging | None = None) -> StoredModel:
+        folder = Path(tempfile.gettempdir())
+        return StoredModel(self.store, self.run_id, judging or self.judging, journal, folder)
 
     def model(self, journal: Journal, judging: Judging | None = None) -> LiveModel:
-        judging = judging or self.judging
-        known = self.known(journal)
-        return read_model(self.store, self.run_id, judging, known, Path(tempfile.gettempdir()))
-
-    def known(self, journal: Journal) -> Mapping[bytes, np.ndarray]:
-        """What is known now; what the journal has is taken over."""
-        noted = list(journal.questions())
-        found = known_now(self.store, self.run_id, noted, len(self.judging.sets))
-        if found.left is not None:
-            journal.replace_questions(len(noted), found.left)
-        return found.bits
+        return self.stored(journal, judging).read()
 
     def truth(self, payments: NewRows) -> np.ndarray:
         """(accounts, kinds), by a plain look-up."""
-        atoms = joined_atoms(SCHEMA, payments.key_table(), self.records, self.judging.absent)
-        sets = self.judging.sets
-        bits = [trusted_bits(atoms, one.atoms, absent=one.absent) for one in sets]
-        return np.stack(bits, axis=1).astype(np.int8)
+        return true_bits(self.judging, payments, self.records)
 
     def matched(self, payments: NewRows) -> np.ndarray:
         """Of each account, whether a bank can be asked about it."""
@@ -130,18 +120,32 @@ class LiveFederation:
 
     def trusted(self, payments: NewRows, without: tuple[str, ...] = ()) -> pl.DataFrame:
         """Predictions of somebody who sees all records of matched accounts, but for some banks."""
-        known = self.truth(payments)
         seen = self.matched(payments)
         seen &= [self.judging.directory.get(name) not in without for name, _ in payments.keys]
-        known[~seen] = UNKNOWN
-        judged = JudgedPayments(self.judging, payments)
-        return judged.table(judged.judgement.decisions(known))
+        return trusted_table(self.judging, payments, self.records, seen)
 
     def answers(self, number: int, spend: Callable[[], bool] = lambda: True) -> LiveAnswers:
         bank = self.federation.banks[number]
         answers = LiveAnswers(bank.name, spend)
         answers.use(bank.live_keys())
         return answers
+
+
+def true_bits(judging: Judging, payments: NewRows, records: dict[str, pl.DataFrame]) -> np.ndarray:
+    """(accounts, kinds), by a plain look-up."""
+    atoms = joined_atoms(SCHEMA, payments.key_table(), records, judging.absent)
+    bits = [trusted_bits(atoms, one.atoms, absent=one.absent) for one in judging.sets]
+    return np.stack(bits, axis=1).astype(np.int8)
+
+
+def trusted_table(
+    judging: Judging, payments: NewRows, records: dict[str, pl.DataFrame], seen: np.ndarray
+) -> pl.DataFrame:
+    """Predictions of somebody who sees the records of these accounts."""
+    known = true_bits(judging, payments, records)
+    known[~seen] = UNKNOWN
+    judged = JudgedPayments(judging, payments)
+    return judged.table(judged.judgement.decisions(known))
 
 
 def mixed(records: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:

@@ -22,6 +22,7 @@ import httpx
 import polars as pl
 from fastapi import FastAPI
 from tests.kit.known_writer import KEY
+from tests.kit.local_engine import LocalEngine
 from tests.kit.small_federation import records_of, telling_tables
 
 from pv4fad.evidence.classes import n_kinds_of
@@ -38,7 +39,6 @@ from pv4fad.service.access import Tokens
 from pv4fad.service.intake import texts_of
 from pv4fad.service.journal import Journal
 from pv4fad.service.known_payments import KnownPayments
-from pv4fad.service.local_engine import LocalEngine
 from pv4fad.service.network import network_app
 from pv4fad.service.parts import Parts
 from pv4fad.service.server import Listen, Server

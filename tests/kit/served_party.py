@@ -10,21 +10,26 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
+import numpy as np
+import polars as pl
 from tests.kit.in_threads import transactions_of, write_data
+from tests.kit.live_banks import trusted_table
 from tests.kit.live_service import free_port
-from tests.kit.small_federation import small_tables
+from tests.kit.small_federation import telling_tables
 from tests.kit.waiting import comes_true
 
 from pv4fad.deployment.card import directory
-from pv4fad.deployment.job_notes import Notes, write_notes
+from pv4fad.deployment.job_notes import Notes, read_notes, write_notes
 from pv4fad.deployment.new_party import NewParty, create_party
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.lead.data import all_records, load_holders, load_rows
+from pv4fad.lead.judging import Judging
 from pv4fad.lead.prepare import prepare_run
-from pv4fad.lead.rows import LeadData
+from pv4fad.lead.rows import LeadData, new_rows
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.lead.simulate import simulate
 from pv4fad.lead.train import new_document, train
+from pv4fad.parties.payment_network import PaymentNetwork
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
@@ -40,7 +45,7 @@ SETTINGS = TrainingSettings(epsilon="none", seed=5, alert_share=0.05)
 
 def trained_parties(root: Path) -> Path:
     """Every party in its folder; the payment network and its banks have trained."""
-    scenario = write_data(root / "data", BANKS, small_tables())
+    scenario = write_data(root / "data", BANKS, telling_tables())
     hub = f"127.0.0.1:{free_port()}"
     for name in (AGGREGATOR, PAYMENT_NETWORK, *BANKS):
         create_party(root / name, _new(name, scenario, hub), lambda: Passphrase(PASSPHRASE))
@@ -64,6 +69,37 @@ def trained_parties(root: Path) -> Path:
         train(federation, new, new_document(new, meter), meter, folder.write)
         write_notes(stores[PAYMENT_NETWORK], Notes(run_id=new.parameters.run_id))
     return scenario
+
+
+def payments_to_come(scenario: Path) -> pl.DataFrame:
+    """Those of the test period, and the anomalies of training once more: these ask banks."""
+    before, new = _rows(scenario, "train"), _rows(scenario, "test")
+    later = pl.duration(days=40)
+    again = before.filter(pl.col("Label") == 1).with_columns(
+        pl.col("MessageId") + "-again", pl.col("Timestamp") + later
+    )
+    both = [one.drop("Label", strict=False) for one in (new, again)]
+    return pl.concat(both, how="vertical_relaxed").sort("Timestamp", maintain_order=True)
+
+
+def _rows(scenario: Path, split: str) -> pl.DataFrame:
+    return load_rows(SCHEMA, transactions_of(scenario, split), labels_required=split == "train")
+
+
+def trusted_decisions(root: Path, scenario: Path) -> pl.DataFrame:
+    """Predictions of somebody who sees the records of all accounts that the banks have matched."""
+    network = PartyFolder(root / PAYMENT_NETWORK)
+    with network.visit_store(Passphrase(PASSPHRASE)) as store:
+        run_id = read_notes(store).run_id
+        parameters = RunFolder(network.path / "runs" / run_id).require_finished().parameters
+        banks = directory(network.cards())
+        judging = Judging.stored(store, parameters, banks, SETTINGS.alert_share)
+        payments = new_rows(SCHEMA, payments_to_come(scenario), _rows(scenario, "train"))
+        seen = np.array([name in banks for name, _ in payments.keys])
+        lead = PaymentNetwork(store, WorkerPool(0))
+        seen[lead.unknown_accounts(run_id, payments.keys)] = False
+    records = load_holders(SCHEMA, scenario / "train", BANKS)
+    return trusted_table(judging, payments, records, seen)
 
 
 def _new(name: str, scenario: Path, hub: str) -> NewParty:

@@ -26,7 +26,9 @@ from pv4fad.evidence.judgement import UNKNOWN
 from pv4fad.lead.scoring_job import JobNotes, ScoringJob
 from pv4fad.protocol.tables import hashed_id
 from pv4fad.protocol.wire import decode, encode
+from pv4fad.service.asking import stored
 from pv4fad.service.asking.line import Line
+from pv4fad.service.asking.stored import Following
 from pv4fad.service.decisions import HOWS
 from pv4fad.service.journal import Journal
 
@@ -133,7 +135,7 @@ def test_known_bits_of_batches_are_used_and_batches_know_what_live_questions_tol
     assert not asked & {name.decode() for name in ids}
     # When a model is loaded again, the store has it all, and the journal nothing.
     before = JobNotes(copy.store, world.run_id).n_known()
-    copy.known(journal)
+    copy.stored(journal).take_over()
     after = JobNotes(copy.store, world.run_id).n_known()
     assert after[0] == before[0] + len(asked)
     assert not list(journal.questions())
@@ -206,17 +208,17 @@ def test_a_scoring_that_was_interrupted_goes_on_with_what_it_knew(world, journal
     name = hashed_id(world.payments.keys[0])
     note = {"run": world.run_id, "epoch": 0, "ids": [name.decode()], "sets": [1], "bits": [1]}
     journal.ask(note)
-    known = world.known(journal)
+    known = world.stored(journal).take_over().bits
     assert known[name].tolist() == [UNKNOWN, 1, UNKNOWN]
     assert notes.n_known() == (0, 0)
     assert list(journal.questions()) == [note]
     assert notes.read() == job
     notes.end()
-    assert world.known(journal)[name].tolist() == [-1, 1, -1]
+    assert world.stored(journal).take_over().bits[name].tolist() == [-1, 1, -1]
     assert notes.n_known() == (1, 1)
     assert not list(journal.questions())
     journal.ask(note | {"epoch": 7})  # of another epoch
-    world.known(journal)
+    world.stored(journal).take_over()
     assert not list(journal.questions())
 
 
@@ -528,23 +530,35 @@ def test_nothing_is_sent_before_it_is_on_disk(world, journal):
 # Another model.
 
 
-def test_accounts_that_are_matched_meanwhile_are_asked_about_once_the_model_is_replaced(
-    world, journal
+def test_new_accounts_wait_for_the_next_match_and_are_asked_about_after_it(
+    world, journal, monkeypatch
 ):
+    monkeypatch.setattr(stored, "LOOK_EVERY_S", 0.05)
     world = world.copied()
     payments = world.payments
     before = world.trusted(payments)
+    in_store = world.stored(journal)
+    in_force = in_store.in_force()
 
     async def work():
         banks = Banks(world)
         async with asking(world, journal, banks) as engine:
-            first, how = await all_decided(engine, payments)
+            async with Following(engine, in_store, in_force):
+                first, how = await all_decided(engine, payments)
+            noted = in_store.noted()
             await asyncio.to_thread(world.match_new_accounts)
-            new = await asyncio.to_thread(world.model, journal)
-            await engine.use(new)
-            return (first, how), await all_decided(engine, payments)
+            n_accounts = len(engine.knowledge.bits)
+            async with Following(engine, in_store, in_force):
+                while len(engine.newcomers) or len(engine.knowledge.bits) == n_accounts:
+                    await asyncio.sleep(0.02)
+                return (first, how), await all_decided(engine, payments), noted
 
-    (first, how), (second, how_second) = in_loop(work())
+    unmatched = [
+        key for key, one in zip(payments.keys, world.matched(payments), strict=True) if not one
+    ]
+    (first, how), (second, how_second), noted = in_loop(work())
+    assert sorted(noted) == sorted(key for key in unmatched if key[0] in world.judging.directory)
+    assert in_store.noted() == []
     assert same(first, before)
     assert "account not yet matched" in how
     after = world.trusted(payments)

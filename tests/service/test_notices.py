@@ -23,6 +23,7 @@ from pv4fad.deployment.bank_answers import NOT_YET, BankAnswers
 from pv4fad.deployment.hub.live import LiveQuestions, NoAnswerError, answering
 from pv4fad.deployment.station import Station
 from pv4fad.errors import OrderError, ProtocolError, WireError
+from pv4fad.protocol.live.bank import LiveAnswers
 from pv4fad.protocol.notify.bank import notices
 from pv4fad.protocol.notify.messages import BODY_BYTES, Notify, notice
 from pv4fad.protocol.receipt import Receipt
@@ -126,7 +127,8 @@ class TrainedStation:
     def __init__(self, world, bank) -> None:
         member = Scribe(bank.name)
         self.station = Station(member, world.correspondence(bank.name))
-        self.answers = BankAnswers(bank.store, bank.handle, self.station.errand)
+        queries = LiveAnswers(bank.name, lambda: True)
+        self.answers = BankAnswers(bank.store, bank.handle, self.station.errand, queries)
         self._world, self._name = world, bank.name
 
     @contextmanager
@@ -149,7 +151,7 @@ def test_a_hand_over_reaches_the_inbox_of_its_bank_and_no_other(trained, tmp_pat
     run = trained.parameters.run_id
     with (
         world.hub(),
-        live_service(tmp_path, carrier=LiveNotices(live), live=live, run_id=run) as service,
+        live_service(tmp_path, carrier=LiveNotices(live), running=[live], run_id=run) as service,
         ExitStack() as connected,
     ):
         answers = service.post("/payments/batch", live_world().payments).json()

@@ -63,7 +63,7 @@ def labels(
     if own.settings().role != "payment-network":
         raise ParameterError(f"{folder} is not the folder of a payment-network")
     require_new_file(file)
-    with own.open_store(given_passphrase(own.settings().name, key_file)) as store:
+    with own.visit_store(given_passphrase(own.settings().name, key_file)) as store:
         key = journal_key(store)
     with Journal.open(own.path, key) as journal:
         found = desk_labels(journal)

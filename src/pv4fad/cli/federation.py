@@ -29,7 +29,7 @@ Folder = Annotated[
     Path,
     typer.Argument(metavar="FOLDER", help="The aggregator's folder, or the payment network's."),
 ]
-_JOBS: tuple[Job, ...] = ("check", "train", "score", "refresh")
+_JOBS: tuple[Job, ...] = ("check", "train", "score", "match", "refresh")
 _LOOK_EVERY_S = 0.2
 _PATIENCE_S = 30.0
 _RELAY_STARTS_WITHIN_S = 120.0
@@ -42,11 +42,12 @@ def start(
         str,
         typer.Argument(
             help="check: reach all parties; train, score: with the settings of the payment network;"
-            " refresh: match all accounts again, after bank records changed or for new keys."
+            " match: the accounts that live payments have met; refresh: match all accounts again,"
+            " after bank records changed or for new keys."
         ),
     ],
 ) -> None:
-    """Run a job (check, train, score or refresh) and wait for it."""
+    """Run a job (check, train, score, match or refresh) and wait for it."""
     for known in _JOBS:
         if known == job:
             return _carry_through(folder, known)

@@ -23,8 +23,6 @@ class Lazy:
     """`package.module:name` of a function, or of a Typer app."""
     help: str
     """The first sentence of its own help."""
-    hidden: bool = False
-    """Whether it is left out of the list of commands."""
 
     def load(self, name: str) -> click.Command:
         """The command itself."""
@@ -64,7 +62,7 @@ def lazy_group(commands: dict[str, Lazy]) -> type[TyperGroup]:
             known = commands.get(cmd_name)
             if known is None:
                 return None
-            return click.Command(cmd_name, help=known.help, hidden=known.hidden)
+            return click.Command(cmd_name, help=known.help)
 
         def resolve_command(
             self, ctx: click.Context, args: list[str]

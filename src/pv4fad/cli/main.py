@@ -75,11 +75,8 @@ COMMANDS = {
     "ledger": Lazy("pv4fad.cli.ledger:app", "The privacy budget of a party with records."),
     "party": Lazy("pv4fad.cli.party:app", "One organisation's part in a deployed federation."),
     "federation": Lazy("pv4fad.cli.federation:app", "The jobs of a deployed federation."),
-    # Not in the list of commands yet: docs/operate/live.md says what is missing.
-    "serve": Lazy("pv4fad.cli.serve:app", "A service for programs and people.", hidden=True),
-    "desk": Lazy(
-        "pv4fad.cli.desk:app", "The alert desk: who may use it, what was said.", hidden=True
-    ),
+    "serve": Lazy("pv4fad.cli.serve:app", "A service for programs and people."),
+    "desk": Lazy("pv4fad.cli.desk:app", "The alert desk: who may use it, what was said."),
     "bench": Lazy("pv4fad_bench.app:app", "Measure speed, and how well anomalies are found."),
 }
 

@@ -1,8 +1,9 @@
 """What a bank says to live messages of the payment network, besides what its station does.
 
-A notice is kept in the bank's store, which belongs to the station: that may take seconds while a
-training is under way, and live messages must not wait for each other.  So the answer to a notice is
-nothing until it is kept, then the receipt; who sent it asks again with the same bytes.
+A query is answered from memory (`protocol.live.bank`).  A notice is kept in the bank's store,
+which belongs to the station: that may take seconds while a training is under way, and live messages
+must not wait for each other.  So the answer to a notice is nothing until it is kept, then the
+receipt; who sent it asks again with the same bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from pv4fad.errors import ProtocolError, Pv4fadError
+from pv4fad.protocol.live.bank import LiveAnswers
+from pv4fad.protocol.live.messages import LiveQuery
 from pv4fad.protocol.notify.bank import notices
 from pv4fad.protocol.notify.messages import Notify
 from pv4fad.protocol.notify.state import ReceivedNotice
@@ -31,10 +34,15 @@ class BankAnswers:
     """`answer` is called by the thread of live messages; it never waits."""
 
     def __init__(
-        self, store: Store, handle: Callable[[bytes], list[bytes]], errand: Errand
+        self,
+        store: Store,
+        handle: Callable[[bytes], list[bytes]],
+        errand: Errand,
+        queries: LiveAnswers,
     ) -> None:
         """`handle` and the store are used inside errands only."""
         self._store, self._handle, self._errand = store, handle, errand
+        self._queries = queries
         self._lock = threading.Lock()
         self._waiting: set[bytes] = set()
         self._latest: dict[bytes, bytes] = {}
@@ -46,9 +54,12 @@ class BankAnswers:
         return self._notices
 
     def answer(self, message: bytes) -> bytes:
-        if read_header(message).kind != Notify.kind:
-            raise ProtocolError("this bank takes no such live message")
-        return self._answer_notice(message)
+        kind = read_header(message).kind
+        if kind == LiveQuery.kind:
+            return self._queries.answer(message)
+        if kind == Notify.kind:
+            return self._answer_notice(message)
+        raise ProtocolError("this bank takes no such live message")
 
     def _answer_notice(self, message: bytes) -> bytes:
         with self._lock:

@@ -30,8 +30,8 @@ WINDOW_BYTES = 8 * 2**20  # on one way, not acknowledged
 _MOST_HEADER_BYTES = 2**18
 _LENGTH = struct.Struct("<I")
 
-Job = Literal["", "check", "train", "score", "refresh", "resume"]
-JOBS: tuple[Job, ...] = ("check", "train", "score", "refresh", "resume")
+Job = Literal["", "check", "train", "score", "match", "refresh", "resume"]
+JOBS: tuple[Job, ...] = ("check", "train", "score", "match", "refresh", "resume")
 Exchanged = TypeVar("Exchanged", "Request", "Reply")
 State = Literal["idle", "busy", "done", "failed"]
 Counts = Mapping[str, int]

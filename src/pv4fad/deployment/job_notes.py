@@ -19,7 +19,7 @@ class Notes(Record):
 
     of_all_runs: ClassVar[bool] = True
 
-    doing: Literal["", "train", "score", "refresh"] = ""
+    doing: Literal["", "train", "score", "match", "refresh"] = ""
     run_id: str = ""
     """The latest training."""
     predictions: int = 0

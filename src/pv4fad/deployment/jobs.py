@@ -2,6 +2,7 @@
 
     train     prepare, propose, carry through         →  runs/<run>/run.json in its folder
     score     match new accounts, ask the banks       →  predictions/<run>-<n>.csv (`work`)
+    match     match the accounts that live payments have met
     refresh   match all accounts again, with the banks' current records and new keys
 
 Each job is noted in the store before it begins (`job_notes`), so that `resume` can continue it.
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from pv4fad.deployment.card import PartyCard, directory
 from pv4fad.deployment.exchange import Job
@@ -23,6 +25,7 @@ from pv4fad.deployment.station import Post
 from pv4fad.deployment.work import Work
 from pv4fad.errors import StoreError
 from pv4fad.lead.federation import LedFederation
+from pv4fad.lead.new_accounts import match_new_accounts
 from pv4fad.lead.prepare import prepare_run
 from pv4fad.lead.refresh import drop_work_under_way, refresh
 from pv4fad.lead.rows import LeadData
@@ -30,6 +33,7 @@ from pv4fad.lead.train import new_document, resume, resumed_meter, train
 from pv4fad.parties.in_process import Observer
 from pv4fad.parties.network_stages import is_proposed, is_trained
 from pv4fad.parties.payment_network import PaymentNetwork
+from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.roles import BANK, PAYMENT_NETWORK
 from pv4fad.protocol.wire import read_header
 from pv4fad.run.folder import RunFolder
@@ -39,6 +43,7 @@ from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool
 
 RUNS = "runs"
+_Matched = Callable[[LedFederation, RunParameters, Mapping[str, str], Meter], None]
 BANKS_AT_ONCE = 4  # each message under way has up to 100 MB
 
 
@@ -122,14 +127,19 @@ class NetworkMember:
             if not notes.doing:
                 raise StoreError("no job was interrupted: begin one with pv4fad federation start")
             job = notes.doing
-        elif notes.doing and not (notes.doing == job and (again or job == "score")):
+        elif notes.doing and not (notes.doing == job and (again or job in ("score", "match"))):
             if job != "refresh" or notes.doing == "train":
                 raise StoreError(
                     f"the job {notes.doing!r} was interrupted: continue it with pv4fad federation"
                     " resume"
                 )
             drop_work_under_way(self._network, notes.run_id)  # useless after a new match
-        steps = {"train": self._train, "score": self._score, "refresh": self._refresh}
+        steps: dict[str, Callable[[Notes, Post], Notes]] = {
+            "train": self._train,
+            "score": self._score,
+            "match": partial(self._match, "match", match_new_accounts),
+            "refresh": partial(self._match, "refresh", refresh),
+        }
         notes = steps[job](notes, post)
         self._note(replace(notes, doing="", done=order))
 
@@ -165,11 +175,13 @@ class NetworkMember:
         self.work.score(federation, parameters, directory(self._cards), notes.predictions, meter)
         return notes
 
-    def _refresh(self, notes: Notes, post: Post) -> Notes:
+    def _match(
+        self, job: Literal["match", "refresh"], matched: _Matched, notes: Notes, post: Post
+    ) -> Notes:
         parameters = self._model_folder(notes).require_finished().parameters
-        notes = self._note(replace(notes, doing="refresh"))
+        notes = self._note(replace(notes, doing=job))
         federation, meter = self._federation(notes.run_id, post), Meter(partial(_report, post))
-        refresh(federation, parameters, directory(self._cards), meter)
+        matched(federation, parameters, directory(self._cards), meter)
         return notes
 
     def _model_folder(self, notes: Notes) -> RunFolder:

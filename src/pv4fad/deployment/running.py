@@ -18,6 +18,8 @@ from pv4fad.deployment.station import Member, Station
 from pv4fad.deployment.work import FileWork
 from pv4fad.errors import DataError, StoreError
 from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.live.bank import LiveAnswers
+from pv4fad.protocol.live.budget import TickBudget
 from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.protocol.score.metering import Budget
 from pv4fad.run.scoring_record import ScoringRecord
@@ -59,12 +61,13 @@ def opened_station(
         store = opened.enter_context(folder.open_store(passphrase, shared=shared))
         pool = opened.enter_context(WorkerPool(settings.workers))
         identity = own_identity(folder, store)
-        member = _member(folder, store, pool, identity, learned)
+        queries = LiveAnswers(settings.name, _ticks(folder).spend)
+        member = _member(folder, store, pool, learned, queries)
         correspondence = Correspondence(identity, cards)
         notary = Notary(store, identity, known_keys(card.public for card in cards.values()))
         station = Station(member, correspondence, notary, window_bytes=carrier.window_bytes)
         if settings.role == BANK:
-            station.live = BankAnswers(store, member.handle, station.errand)
+            station.live = BankAnswers(store, member.handle, station.errand, queries)
         try:
             yield station
         finally:
@@ -79,14 +82,19 @@ def own_identity(folder: PartyFolder, store: Store) -> Identity:
     return identity
 
 
+def _ticks(folder: PartyFolder) -> TickBudget:
+    """A bank's budget of live queries."""
+    return TickBudget(folder.path / "live" / "ticks.json", folder.settings().live_ticks_per_day)
+
+
 def _member(
     folder: PartyFolder,
     store: Store,
     pool: WorkerPool,
-    identity: Identity,
     learned: Callable[[ScoringRecord], None],
+    queries: LiveAnswers,
 ) -> Member:
-    """The party of a folder, with its data."""
+    """The party of a folder, with its data.  `queries`: a bank's answers to live ones."""
     settings, cards = folder.settings(), folder.complete_cards()
     if settings.role == AGGREGATOR:
         return AggregatorMember(store, pool)
@@ -96,13 +104,14 @@ def _member(
         return BankMember(
             store,
             pool,
-            identity,
+            own_identity(folder, store),
             folder.file(settings.data),
             cards,
             schema=folder.schema(),
             policy=settings.policy,
             layers_per_day=settings.layers_per_day,
             budget=Budget(settings.positives_per_day, settings.metered_release),
+            live=queries,
         )
     new = settings.new_transactions
     work = FileWork(

@@ -180,13 +180,9 @@ class Scoring:
         """Always, also if there are none, so that the banks cannot tell whether there were any."""
         if job.match in self._network.matches(self._run_id):
             return job
-        everywhere, *deltas = self._network.matched_accounts(self._run_id)
-        since = dict.fromkeys(key for delta in deltas for key in delta)
-        since |= dict.fromkeys(wanted)
-        known = set(everywhere)
         job = job.model_copy(update={"match": self._network.next_epoch(self._run_id)})
         self._notes.write(job)
-        self._matching.match([key for key in since if key not in known], replace=False)
+        self._matching.match_new(wanted)
         return job
 
     def _ask_round(self, data: Round, job: ScoringJob, number: int, n_left: int) -> ScoringJob:

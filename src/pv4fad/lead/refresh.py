@@ -12,7 +12,7 @@ not repeated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pv4fad.errors import DataError
 from pv4fad.lead.federation import LedFederation
@@ -85,6 +85,14 @@ class Matching:
         parameters, named = match_parameters(self._model, tables, accounts, epoch)
         self._meter.expect(MATCH, sum(messages_of(parameters).values()))
         self._federation.match(parameters, named, replace=replace, observer=self._meter)
+
+    def match_new(self, wanted: Iterable[AccountKey]) -> None:
+        """Those of these accounts that are in no table, with all that joined after the others."""
+        everywhere, *deltas = self._network.matched_accounts(self._run_id)
+        since = dict.fromkeys(key for delta in deltas for key in delta)
+        since |= dict.fromkeys(wanted)
+        known = set(everywhere)
+        self.match([key for key in since if key not in known], replace=False)
 
     def carry_on(self) -> None:
         """The match or batch that was interrupted, to its end."""

@@ -27,8 +27,8 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as running:
-            if parts.live is not None:
-                await running.enter_async_context(parts.live)
+            for part in parts.running:
+                await running.enter_async_context(part)
             tasks = [asyncio.create_task(pipeline.run())]
             if outbox is not None:
                 tasks.append(asyncio.create_task(outbox.run()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,5 +38,5 @@ class Parts:
     """Of the model."""
     carrier: NoticeCarrier | None = field(default=None, repr=False)
     """Brings notices to banks; None: they wait."""
-    live: AbstractAsyncContextManager[object] | None = field(default=None, repr=False)
-    """What the carrier needs; entered for as long as the service runs."""
+    running: Sequence[AbstractAsyncContextManager[object]] = field(default=(), repr=False)
+    """What engine and carrier need; entered in this order for as long as the service runs."""

@@ -1,12 +1,14 @@
 """Start the service of a payment network from its folder: `pv4fad serve payment-network`.
 
-It is a guest of the store: a station can run beside it, and train.
+It is a guest of the store: a station can run beside it, train and match.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import polars as pl
 
@@ -15,23 +17,25 @@ from pv4fad.deployment.envelope import Correspondence
 from pv4fad.deployment.hub.live import LiveQuestions
 from pv4fad.deployment.job_notes import read_notes
 from pv4fad.deployment.jobs import RUNS
-from pv4fad.deployment.party_folder import PartyFolder
+from pv4fad.deployment.party_folder import PartyFolder, PartySettings
 from pv4fad.deployment.running import own_identity
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.lead.data import load_rows
-from pv4fad.lead.desk_labels import as_trained, used_labels
+from pv4fad.lead.desk_labels import DeskLabels, as_trained, used_labels
 from pv4fad.lead.judging import Judging
 from pv4fad.lead.prepare import read_training_record
 from pv4fad.lead.score import checked_share
 from pv4fad.run.folder import RunFolder
 from pv4fad.service.access import Tokens, Use
+from pv4fad.service.asking.engine import LiveEngine, Timing
+from pv4fad.service.asking.stored import Following, StoredModel
 from pv4fad.service.journal import Journal, journal_key
 from pv4fad.service.known_payments import KnownPayments
-from pv4fad.service.local_engine import LocalEngine
 from pv4fad.service.notices import LiveNotices
 from pv4fad.service.parts import Parts
 from pv4fad.service.watch import Expected, Watch
 from pv4fad.store.sealing import Passphrase
+from pv4fad.store.store import Store
 
 
 def require_role(folder: PartyFolder, role: Role) -> None:
@@ -48,15 +52,21 @@ def require_token(folder: PartyFolder, use: Use) -> None:
         )
 
 
-@contextmanager
-def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts]:
-    """What the service of a payment network needs, with its journal open."""
-    require_role(folder, "payment-network")
-    require_token(folder, "desk")
-    settings, schema, cards = folder.settings(), folder.schema(), folder.complete_cards()
-    banks = directory(cards)
-    live = None
-    with folder.visit_store(passphrase) as store:
+@dataclass(frozen=True)
+class _Served:
+    """The model that is served, and what else is read from the store once."""
+
+    run_id: str
+    judging: Judging = field(repr=False)
+    rows: str
+    """The fingerprint of the rows that it was trained on."""
+    labels: DeskLabels | None = field(repr=False)
+    journal_key: bytes = field(repr=False)
+
+    @classmethod
+    def stored(
+        cls, folder: PartyFolder, settings: PartySettings, banks: Mapping[str, str], store: Store
+    ) -> Self:
         run_id = read_notes(store).run_id
         if not run_id:
             raise StoreError("there is no model yet: pv4fad federation start train")
@@ -65,44 +75,66 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
         share = checked_share(settings.alert_share, trained.settings)
         if share is None:
             raise ParameterError("the paper's model cannot be served: train with model evidence")
+        if parameters.metered:
+            raise ParameterError(
+                "a metered model cannot be served: its answers pass the aggregator, in batches only"
+            )
         judging = Judging.stored(store, parameters, banks, share)
         labels = used_labels(store, run_id)
-        key = journal_key(store)
+        return cls(run_id, judging, trained.transactions, labels, journal_key(store))
+
+
+@contextmanager
+def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts]:
+    """What the service of a payment network needs, with its journal and its store open."""
+    require_role(folder, "payment-network")
+    require_token(folder, "desk")
+    settings, schema, cards = folder.settings(), folder.schema(), folder.complete_cards()
+    if settings.carrier != "hub":
+        raise ParameterError(f"{settings.carrier} carries no live questions: use the carrier hub")
+    banks = directory(cards)
+    tick_ms, timeout_ms = settings.live.times_ms(len(set(banks.values())))
+    with ExitStack() as opened:
+        store = opened.enter_context(folder.visit_store(passphrase))
+        served = _Served.stored(folder, settings, banks, store)
+        judging, key = served.judging, served.journal_key
         correspondence = Correspondence(own_identity(folder, store), cards)
+        journal = opened.enter_context(Journal.open(folder.path, key))
 
-    def training() -> pl.DataFrame:
-        path = folder.file(settings.data)
-        rows = load_rows(schema, path, labels_required=True)
-        found = as_trained(schema, labels, rows, trained.transactions)
-        if found is None:
-            raise DataError(f"{path} does not hold the transactions that the run was trained on")
-        return found
+        def training() -> pl.DataFrame:
+            path = folder.file(settings.data)
+            rows = load_rows(schema, path, labels_required=True)
+            found = as_trained(schema, served.labels, rows, served.rows)
+            if found is None:
+                raise DataError(
+                    f"{path} does not hold the transactions that the run was trained on"
+                )
+            return found
 
-    if settings.carrier == "hub":
-        live = LiveQuestions(folder, correspondence)
-    expected = Expected.of(judging.own.histograms, judging.own.knowledge)
-    with (
-        Journal.open(folder.path, key) as journal,
-        closing(
-            KnownPayments(
-                schema,
-                journal,
-                folder.path,
-                key,
-                training=training,
-                fingerprint=trained.transactions,
+        async def note(content: Mapping[str, Any]) -> None:
+            await journal.aside(journal.ask, content)
+
+        known = opened.enter_context(
+            closing(
+                KnownPayments(
+                    schema, journal, folder.path, key, training=training, fingerprint=served.rows
+                )
             )
-        ) as known,
-    ):
+        )
+        stored = StoredModel(store, served.run_id, judging, journal, folder.path)
+        in_force = stored.in_force()
+        live = LiveQuestions(folder, correspondence)
+        timing = Timing(tick_ms / 1000, timeout_ms / 1000)
+        engine = LiveEngine(stored.read(), timing, ask=live.ask, note=note)
         yield Parts(
             schema=schema,
             folder=folder.path,
             journal=journal,
             rows=known,
-            engine=LocalEngine(judging),
-            watch=Watch(expected),
+            engine=engine,
+            watch=Watch(Expected.of(judging.own.histograms, judging.own.knowledge)),
             directory=banks,
-            run_id=run_id,
-            carrier=None if live is None else LiveNotices(live),
-            live=live,
+            run_id=served.run_id,
+            carrier=LiveNotices(live),
+            running=(live, engine, Following(engine, stored, in_force)),
         )

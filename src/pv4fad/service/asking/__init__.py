@@ -10,8 +10,10 @@
     worker      a process that makes queries for some banks, and their masks in idle time
     crew        the workers, as the event loop sees them
     line        one bank: what is being made, sent and awaited; whether it answers
+    newcomers   accounts that are in no table yet
     held        payments that wait for answers
     engine      the clock, and the way of a payment
+    stored      the model in the store: follows it when another match is in force
 
 At every tick every bank is sent one ciphertext: the query that was made in the tick before, or a
 cover if there is none, or none is ready.  Payments are taken up at a tick and released at a tick,

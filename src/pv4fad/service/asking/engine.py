@@ -35,6 +35,7 @@ from pv4fad.service.asking.held import Held
 from pv4fad.service.asking.knowledge import Knowledge
 from pv4fad.service.asking.line import Ask, Counts, Line, State
 from pv4fad.service.asking.model import LiveModel
+from pv4fad.service.asking.newcomers import Newcomers
 from pv4fad.service.decisions import Decided
 
 RELEASED_AFTER = 2  # ticks
@@ -97,6 +98,7 @@ class LiveEngine:
         self._clock = clock or LoopClock()
         self._id = secret_bytes(CLOCK_BYTES)
         self.ticks_left_out = 0
+        self.newcomers = Newcomers()
 
     async def __aenter__(self) -> LiveEngine:
         self._asking = await self._begin(self._first)
@@ -126,6 +128,7 @@ class LiveEngine:
             asking = self._asking
             judged = await asyncio.to_thread(JudgedPayments, asking.model.judging, payments)
             held = Held(judged, left, asking.knowledge)
+            self.newcomers.meet(held.newcomers(asking.model.judging.directory))
             async for part in asking.decide(held):
                 yield part
             left = np.flatnonzero(held.left)

@@ -11,6 +11,7 @@ asked about is asked; the rest is taken as ordinary, and the decision says why:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from pv4fad.evidence.judgement import UNKNOWN
 from pv4fad.lead.judging import JudgedPayments
-from pv4fad.protocol.tables import hashed_id
+from pv4fad.protocol.tables import AccountKey, hashed_id
 from pv4fad.service.asking.knowledge import Knowledge
 from pv4fad.service.decisions import Decided, How
 
@@ -63,6 +64,12 @@ class Held:
         self.deadline = np.inf
         self.released: asyncio.Queue[Released | None] = asyncio.Queue()
         """None: asking has ended."""
+
+    def newcomers(self, directory: Mapping[str, str]) -> list[AccountKey]:
+        """Accounts of the federation that are in no table; `directory`: what rows call a bank."""
+        keys = self._judged.payments.keys
+        unknown = [keys[one] for one in np.flatnonzero(self._numbers < 0).tolist()]
+        return [key for key in unknown if key[0] in directory]
 
     def _known(self) -> NDArray[np.int8]:
         return self._knowledge.bits[self._numbers]

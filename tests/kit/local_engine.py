@@ -1,4 +1,4 @@
-"""Decisions from the payment network's own data alone: what it does where no bank can be asked.
+"""An engine that decides from the payment network's own data alone, as if no account were matched.
 
 An account that a bank could have decided about is taken as ordinary, and the decision says so.
 """

@@ -10,7 +10,6 @@ from tests.kit.hub_world import PATIENCE_S, HubWorld, Scribe
 from tests.kit.waiting import comes_true
 
 from pv4fad.deployment.hub.carrier import connected
-from pv4fad.deployment.station import Station
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 
 
@@ -20,7 +19,7 @@ def world(tmp_path):
 
 
 def test_an_errand_is_run_at_once_by_the_thread_of_the_party(world):
-    station = Station(Scribe("bank01"), world.correspondence("bank01"))
+    station = world.new_station(Scribe("bank01"))
     try:
         names = [station.errand(lambda: threading.current_thread().name) for _ in range(3)]
         assert [one.result(PATIENCE_S) for one in names] == ["party"] * 3
@@ -41,7 +40,7 @@ def test_an_errand_waits_for_the_message_under_way_and_not_for_the_next(world):
 
     bank, network = Scribe("bank01", before_handling=handle), Scribe(PAYMENT_NETWORK)
     network.letters = {"bank01": [np.zeros(5, np.uint32)] * 3}
-    station = Station(bank, world.correspondence("bank01"))
+    station = world.new_station(bank)
     with (
         world.hub(),
         world.station(network),
@@ -62,7 +61,7 @@ def test_an_errand_waits_for_the_message_under_way_and_not_for_the_next(world):
 
 
 def test_errands_of_a_station_that_is_closed_are_not_run(world):
-    station = Station(Scribe("bank01"), world.correspondence("bank01"))
+    station = world.new_station(Scribe("bank01"))
     begun, goes_on = threading.Event(), threading.Event()
 
     def hold():

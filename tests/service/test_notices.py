@@ -21,7 +21,6 @@ from tests.kit.waiting import comes_true
 
 from pv4fad.deployment.bank_answers import NOT_YET, BankAnswers
 from pv4fad.deployment.hub.live import LiveQuestions, NoAnswerError, answering
-from pv4fad.deployment.station import Station
 from pv4fad.errors import OrderError, ProtocolError, WireError
 from pv4fad.protocol.live.bank import LiveAnswers
 from pv4fad.protocol.notify.bank import notices
@@ -126,7 +125,7 @@ class TrainedStation:
 
     def __init__(self, world, bank) -> None:
         member = Scribe(bank.name)
-        self.station = Station(member, world.correspondence(bank.name))
+        self.station = world.new_station(member)
         queries = LiveAnswers(bank.name, lambda: True)
         self.answers = BankAnswers(bank.store, bank.handle, self.station.errand, queries)
         self._world, self._name = world, bank.name

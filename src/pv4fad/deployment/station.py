@@ -189,7 +189,7 @@ class Station:
                 self._correspondence,
                 self._notary,
                 self._is_current,
-                self._errands,
+                errands=self._errands,
             )
             try:
                 self._serve(begun, post)
@@ -375,6 +375,7 @@ class _StationPost:
         correspondence: Correspondence,
         notary: Notary,
         is_current: Callable[[_Session], bool],
+        *,
         errands: _Errands,
     ) -> None:
         self._changed = changed

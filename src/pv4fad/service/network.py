@@ -22,7 +22,7 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
     listeners = Listeners()
     pipeline = Pipeline(parts, most_payments=most_payments, told=listeners.tell)
     outbox = None if parts.carrier is None else Outbox(pipeline, parts.carrier)
-    parts.watch.look_at(lambda: pipeline.n_under_way, lambda: pipeline.book.n_new)
+    parts.watch.look_at(lambda: pipeline.n_under_way, lambda: pipeline.book.n_new, parts.banks)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

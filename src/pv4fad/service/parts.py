@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from pv4fad.schema import Schema
+from pv4fad.service.asking.engine import BankStatus
 from pv4fad.service.decisions import Engine, Rows
 from pv4fad.service.journal import Journal
 from pv4fad.service.watch import Watch
@@ -36,6 +37,8 @@ class Parts:
     """What payments call a bank → bank."""
     run_id: str
     """Of the model."""
+    banks: Callable[[], Sequence[BankStatus]] = field(default=tuple, repr=False)
+    """How those are doing that are asked."""
     carrier: NoticeCarrier | None = field(default=None, repr=False)
     """Brings notices to banks; None: they wait."""
     running: Sequence[AbstractAsyncContextManager[object]] = field(default=(), repr=False)

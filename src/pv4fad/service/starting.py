@@ -135,6 +135,7 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
             watch=Watch(Expected.of(judging.own.histograms, judging.own.knowledge)),
             directory=banks,
             run_id=served.run_id,
+            banks=engine.status,
             carrier=LiveNotices(live),
             running=(live, engine, Following(engine, stored, in_force)),
         )

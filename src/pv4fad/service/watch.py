@@ -27,6 +27,7 @@ from prometheus_client.registry import Collector
 
 from pv4fad.detection.histograms import BINS, FeatureHistograms, binned, stability_index
 from pv4fad.evidence.knowledge import Knowledge
+from pv4fad.service.asking.engine import BankStatus
 from pv4fad.service.decisions import HOWS, Decision
 from pv4fad.tables.features import FeatureTable
 
@@ -100,12 +101,19 @@ class Watch(Collector):
         self._seconds = 0.0
         self._under_way: Callable[[], int] = lambda: 0
         self._new_alerts: Callable[[], int] = lambda: 0
+        self.banks: Callable[[], Sequence[BankStatus]] = tuple
+        """How those are doing that are asked live."""
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def look_at(self, under_way: Callable[[], int], new_alerts: Callable[[], int]) -> None:
+    def look_at(
+        self,
+        under_way: Callable[[], int],
+        new_alerts: Callable[[], int],
+        banks: Callable[[], Sequence[BankStatus]] = tuple,
+    ) -> None:
         """Where the numbers are that somebody else keeps."""
-        self._under_way, self._new_alerts = under_way, new_alerts
+        self._under_way, self._new_alerts, self.banks = under_way, new_alerts, banks
 
     # What happens.
 
@@ -192,6 +200,7 @@ class Watch(Collector):
         yield GaugeMetricFamily("pv4fad_under_way", "Payments under way.", self._under_way())
         waiting = "Alerts that nobody has confirmed or dismissed."
         yield GaugeMetricFamily("pv4fad_alerts_new", waiting, self._new_alerts())
+        yield from self._of_banks()
         drift = self.drift()
         index = GaugeMetricFamily(
             "pv4fad_stability_index", "Drift of the last day against training.", labels=["of"]
@@ -201,6 +210,25 @@ class Watch(Collector):
         for feature, value in (drift.features or {}).items():
             index.add_metric([feature], value)
         yield index
+
+    def _of_banks(self) -> Iterator[Metric]:
+        banks = self.banks()
+        answering = GaugeMetricFamily(
+            "pv4fad_bank_answering", "1 if a bank answers live queries.", labels=["bank"]
+        )
+        for one in banks:
+            answering.add_metric([one.bank], float(one.state == "answering"))
+        yield answering
+        for name, text in (
+            ("queries", "Live queries sent, asked or not."),
+            ("questions", "Questions in them."),
+            ("bytes", "Of live queries and replies."),
+            ("lost", "Live queries without a reply."),
+        ):
+            counted = CounterMetricFamily(f"pv4fad_live_{name}", text, labels=["bank"])
+            for one in banks:
+                counted.add_metric([one.bank], getattr(one.counts, name))
+            yield counted
 
     def _now(self) -> tuple[Minute, Minute]:
         """Where to count: in the present minute, and in total."""

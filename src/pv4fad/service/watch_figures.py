@@ -39,6 +39,7 @@ def watch_page(watch: Watch) -> dict[str, Any]:
     return {
         "cards": _cards(hour, drift.score),
         "figures": figures,
+        "banks": watch.banks(),
         "drift": drift,
         "least": LEAST,
         "some": SOME,

@@ -57,6 +57,8 @@ class Counts:
     """Sent, with and without questions."""
     with_questions: int = 0
     questions: int = 0
+    bytes: int = 0
+    """Of queries and replies."""
     lost: int = 0
     """Queries without a reply."""
     left_out: int = 0
@@ -161,6 +163,7 @@ class Line:
         sent = Sent(self.bank, number, made.asked, made.query.rho)
         data = send(self._tables, sent, clock, made.query.ciphertext)
         self.counts.queries += 1
+        self.counts.bytes += len(data)
         self.counts.questions += len(made.asked.account)
         self.counts.with_questions += len(made.asked.account) > 0
         self._start(self._exchange(sent, data))
@@ -171,6 +174,7 @@ class Line:
         except ProtocolError:
             self._lose(sent)
             return
+        self.counts.bytes += len(reply)
         try:
             bits = read_reply(self._tables, sent, reply)
             self._knowledge.learn(sent.asked.account, sent.asked.set, bits)

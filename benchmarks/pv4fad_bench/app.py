@@ -8,6 +8,7 @@ from pv4fad_bench import (
     dp_forest,
     iso20022_command,
     journey_command,
+    live,
     table_command,
     utility_command,
 )
@@ -19,6 +20,7 @@ app.command("classes")(classes_command.command)
 app.command("deployed")(deployed.command)
 app.command("dp-forest")(dp_forest.command)
 app.command("iso20022")(iso20022_command.command)
+app.command("live")(live.command)
 app.command("whole")(journey_command.command)
 app.command("utility")(utility_command.command)
 

@@ -91,9 +91,9 @@ def _deployed(folder: Path, banks: list[str]) -> dict[str, Cost]:
     with _running(folder, parties) as processes:
         for job in ("check", "train", "score"):
             err.print(f"{job} deployed ...")
-            before = sum(map(_tree_cpu_s, processes))
+            before = sum(map(tree_cpu_s, processes))
             _pv4fad("federation", "start", folder / AGGREGATOR, job)
-            cpu_s = sum(map(_tree_cpu_s, processes)) - before
+            cpu_s = sum(map(tree_cpu_s, processes)) - before
             status = read_status(folder / AGGREGATOR)
             costs[job] = Cost(0.0 if status is None else status.seconds, cpu_s)
     return costs
@@ -142,10 +142,10 @@ def _children_cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _tree_cpu_s(pid: int) -> float:
-    """Of a process and all that it started."""
+def tree_cpu_s(pid: int, *, with_children: bool = True) -> float:
+    """Of a process and all that it started; or of those only that have ended."""
     children = Path(f"/proc/{pid}/task/{pid}/children").parent.parent.glob("*/children")
     pids = {int(child) for file in children for child in file.read_text().split()}
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     own = sum(map(int, fields[11:15])) / _TICKS_PER_S  # its ended children included
-    return own + sum(map(_tree_cpu_s, pids))
+    return own + sum(map(tree_cpu_s, pids)) * with_children

@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help env demo demo-federated test test-all test-other-blas check format docs site bench dist audit image check-deploy clean
+.PHONY: help env demo demo-federated demo-live test test-all test-other-blas check format docs site bench dist audit image check-deploy clean
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -25,6 +25,9 @@ demo: $(READY)  ## the main job end to end on generated data
 
 demo-federated: $(READY)  ## the same with the parties as separate processes, through a hub
 	@$(BIN)/pv4fad demo-federated
+
+demo-live: $(READY)  ## payments judged while they are on their way, with an alert desk to look at
+	@$(BIN)/pv4fad demo-live
 
 test: $(READY)  ## the whole test suite with real cryptography (about 10 minutes on 2 cores)
 	@echo "Running the test suite (about 10 minutes on 2 cores) ..."

@@ -121,9 +121,11 @@ def served(folder: Path, role: str) -> Iterator[tuple[str, subprocess.Popen[byte
 
 
 @contextmanager
-def being_served(folder: Path, role: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def being_served(
+    folder: Path, role: str, port: int | None = None
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The same, at once."""
-    port = free_port()
+    port = port or free_port()
     with _process(folder, "serve", role, str(folder), "--port", str(port)) as process:
         yield f"http://127.0.0.1:{port}", process
 

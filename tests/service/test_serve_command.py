@@ -1,18 +1,21 @@
 """From a party's folder to a service, killed under load, and back."""
 
 import json
+import os
 import re
 import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from itertools import cycle
 
 import httpx
 import numpy as np
 import polars as pl
 import pytest
-from tests.kit.live_service import hidden, plain
+from tests.kit.live_service import free_port, hidden, plain
 from tests.kit.served_party import (
     BANKS,
     PASSPHRASE,
@@ -29,7 +32,9 @@ from tests.kit.waiting import comes_true
 
 from pv4fad.cli import desk, serve
 from pv4fad.errors import ParameterError
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.run.predictions import HOLDERS_ANSWER
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 
@@ -107,6 +112,9 @@ def test_payments_are_judged_with_the_banks_and_an_alert_goes_to_its_bank_and_no
         assert_are(answers, trusted_decisions(root, root / "data" / "scenario01"))
         hows = {"banks asked", "local only", "account not yet matched"}
         assert {one["decided"] for one in answers} == hows
+        watched = service.get("/watch").text
+        assert all(f"<span>{bank}</span>" in watched for bank in BANKS)
+        assert watched.count("<span>answering</span>") == len(BANKS)
         numbers = range(sum(one["alert"] for one in answers))
         pages = {number: service.get(f"/alerts/{number}").text for number in numbers}
         number, side, bank = next(
@@ -217,3 +225,84 @@ def test_payments_are_decided_while_the_station_beside_the_service_trains(root, 
         assert number > 5
     runs = {path.name for path in (folder / "runs").iterdir()}
     assert len(runs) == 2
+
+
+@pytest.mark.slow
+def test_whoever_is_killed_under_load_no_decision_is_lost_changed_or_wrong(root, run, payments):
+    folder = root / PAYMENT_NETWORK
+    token = run(desk.app, "token", folder, "--name", "core", "--use", "payments")
+    run(desk.app, "token", folder, "--name", "alice")
+    headers = {"authorization": f"Bearer {token}"}
+    some = [one | {"MessageId": f"{one['MessageId']}-x"} for one in payments]
+    batches = [some[start : start + 10] for start in range(0, len(some), 10)]
+    port = free_port()
+    starts = {name: partial(taking_part, root / name) for name in (AGGREGATOR, *BANKS)}
+    starts["service"] = partial(being_served, folder, PAYMENT_NETWORK, port)
+    answers, address = {}, f"http://127.0.0.1:{port}"
+
+    def send(batch):
+        try:
+            found = httpx.post(f"{address}/payments/batch", json=batch, headers=headers, timeout=60)
+        except httpx.HTTPError:
+            return False
+        if found.status_code != 200:
+            return False
+        for one in found.json():
+            assert answers.setdefault(one["id"], one) == one
+        return True
+
+    with ExitStack() as everything:
+        stacks = {name: everything.enter_context(ExitStack()) for name in starts}
+        processes = {name: stacks[name].enter_context(start()) for name, start in starts.items()}
+        assert comes_true(partial(is_there, address), 120)
+        victims = cycle(starts)
+        for number, batch in enumerate(batches):
+            if number % 6 == 3:
+                name = next(victims)
+                found = processes[name]
+                process = found[1] if isinstance(found, tuple) else found
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                processes[name] = stacks[name].enter_context(starts[name]())
+            assert comes_true(partial(send, batch), 120)
+        for batch in batches:
+            assert send(batch)
+    assert sorted(answers) == sorted(one["MessageId"] for one in some)
+    assert {one["decided"] for one in answers.values()} >= {"banks asked", "local only"}
+    # What banks said does not depend on the order in which payments were taken after a kill.
+    trusted = trusted_decisions(root, root / "data" / "scenario01")
+    reason = SCHEMA.words(HOLDERS_ANSWER)
+    by_bank = {
+        f"{one}-x": reason in (reasons or "")
+        for one, reasons in zip(trusted["MessageId"], trusted["Reasons"], strict=True)
+    }
+    for one in answers.values():
+        if one["decided"] == "banks asked":
+            assert (reason in one["reasons"]) == by_bank[one["id"]]
+
+
+@pytest.mark.slow
+def test_the_live_demo_runs_and_an_interrupt_ends_all_of_it(tmp_path):
+    log = tmp_path / "demo.txt"
+    words = ["demo-live", "demo", "--transactions", "3000", "--rate", "20"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pv4fad", *words],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        assert comes_true(lambda: " payments: " in log.read_text() or process.poll(), 600)
+        (address,) = re.findall(r"Alert desk: (\S+)", log.read_text())
+        assert is_there(address.rstrip("/"))
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(120) == 130
+    finally:
+        process.kill()
+    assert not is_there(address.rstrip("/"))
+    assert "Traceback" not in log.read_text()
+    for one in (tmp_path / "demo").glob("*.log"):
+        assert "Traceback" not in one.read_text(), one

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +39,8 @@ Made by `pv4fad demo-federated`, which replaces this folder when it runs again.
   keys                              their passphrases, one file each
 """
 
-_READY_WITHIN_S = 60.0
+_READY_WITHIN_S = 120.0
+_READY = ("is ready", "alert desk:")
 
 Words = list[str | Path]
 
@@ -67,7 +68,7 @@ def demo_federated(
     parties = [AGGREGATOR, PAYMENT_NETWORK, *names]
     root = context.find_root().command
     data = folder / "data"
-    _step(
+    step(
         root,
         "Generate payments and accounts",
         ["generate", data, "--transactions", str(transactions), "--banks", str(banks)],
@@ -76,27 +77,29 @@ def demo_federated(
     (port,) = free_ports(1)
     for name in parties:
         words = ["party", "init", folder / name, *decisions(name, folder, port)]
-        _step(root, f"{name} creates its folder, its keys and its card", words, quiet=True)
+        step(root, f"{name} creates its folder, its keys and its card", words, quiet=True)
     for name in parties:
         cards = [folder / other / "card.json" for other in parties if other != name]
         words = ["party", "join", folder / name, *cards]
         last = name == parties[-1]
-        _step(root, f"{name} imports the cards of the others", words, quiet=not last)
+        step(root, f"{name} imports the cards of the others", words, quiet=not last)
     bank = names[0]
-    _step(root, f"Is {bank} ready?", ["party", "check", folder / bank, *_key(folder, bank)])
-    with _running(folder, parties):
+    step(root, f"Is {bank} ready?", ["party", "check", folder / bank, *key_option(folder, bank)])
+    out.print()
+    out.print(Rule("All parties start", align="left"))
+    with running(folder, party_runs(folder, parties)):
         relay = folder / AGGREGATOR
-        _step(
+        step(
             root, "Are all parties connected?", ["federation", "start", relay, "check"], quiet=True
         )
-        _step(root, "Train: noisy counts, ε = 1", ["federation", "start", relay, "train"])
-        _step(
+        step(root, "Train: noisy counts, ε = 1", ["federation", "start", relay, "train"])
+        step(
             root,
             "Score the payments of the last days: one bit where it can make an alert",
             ["federation", "start", relay, "score"],
         )
-    words = ["ledger", "show", folder / bank, *_key(folder, bank)]
-    _step(root, f"What {bank} has spent", words)
+    words = ["ledger", "show", folder / bank, *key_option(folder, bank)]
+    step(root, f"What {bank} has spent", words)
     (file,) = (folder / PAYMENT_NETWORK / "predictions").glob("*.csv")
     record = read_record(file)
     out.print()
@@ -114,7 +117,7 @@ def demo_federated(
 def decisions(name: str, folder: Path, port: int) -> Words:
     """The options that the operator of a party chooses."""
     scenario = folder / "data" / "scenario01"
-    words: Words = ["--hub", f"127.0.0.1:{port}", *_key(folder, name)]
+    words: Words = ["--hub", f"127.0.0.1:{port}", *key_option(folder, name)]
     if name == AGGREGATOR:
         return ["--role", "aggregator", *words]
     if name == PAYMENT_NETWORK:
@@ -126,40 +129,46 @@ def decisions(name: str, folder: Path, port: int) -> Words:
     return ["--role", "bank", "--name", name, "--data", accounts, "--limit", "1", *words]
 
 
-def _key(folder: Path, name: str) -> Words:
+def key_option(folder: Path, name: str) -> Words:
     return ["--key-file", folder / "keys" / name]
 
 
-def _step(root: click.Command, title: str, words: Words, *, quiet: bool = False) -> None:
+def step(root: click.Command, title: str, words: Words, *, quiet: bool = False) -> None:
     out.print()
     out.print(Rule(title, align="left"))
     show_and_run(root, words, quiet=quiet)
 
 
+def party_runs(folder: Path, names: Iterable[str]) -> dict[str, Words]:
+    """`pv4fad party run` of each of these parties."""
+    return {name: ["party", "run", folder / name, *key_option(folder, name)] for name in names}
+
+
 @contextmanager
-def _running(folder: Path, parties: list[str]) -> Iterator[None]:
-    """Run `pv4fad party run` for all parties until the block ends."""
-    out.print()
-    out.print(Rule("All parties start", align="left"))
+def running(folder: Path, commands: Mapping[str, Words]) -> Iterator[None]:
+    """These commands in processes of their own until the block ends, each with its log.
+
+    The block begins when the first of them is ready.
+    """
     processes: list[subprocess.Popen[bytes]] = []
     # By default a SIGTERM would end this process and leave the parties running.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        for name in parties:
-            words = ["party", "run", str(folder / name), *map(str, _key(folder, name))]
-            log = folder / f"{name}.log"
-            shown = f"$ pv4fad {shlex.join(words)} > {log} 2>&1 &"
+        for name, words in commands.items():
+            line, log = [str(word) for word in words], folder / f"{name}.log"
+            shown = f"$ pv4fad {shlex.join(line)} > {log} 2>&1 &"
             out.print(shown, style="bold", markup=False, soft_wrap=True)
             with log.open("wb") as output:
                 processes.append(
                     subprocess.Popen(  # noqa: S603
-                        [sys.executable, "-m", "pv4fad", *words],
+                        [sys.executable, "-m", "pv4fad", *line],
                         stdin=subprocess.DEVNULL,
                         stdout=output,
                         stderr=subprocess.STDOUT,
                     )
                 )
-        _wait_until_ready(folder / f"{AGGREGATOR}.log", processes[0])
+        first = next(iter(commands))
+        wait_until_ready(folder / f"{first}.log", first, processes[0])
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -171,11 +180,11 @@ def _running(folder: Path, parties: list[str]) -> Iterator[None]:
             process.kill()
 
 
-def _wait_until_ready(log: Path, process: subprocess.Popen[bytes]) -> None:
+def wait_until_ready(log: Path, name: str, process: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + _READY_WITHIN_S
-    while "is ready" not in log.read_text(errors="replace"):
+    while not any(word in log.read_text(errors="replace") for word in _READY):
         if process.poll() is not None or time.monotonic() > until:
-            raise StoreError(f"the aggregator did not start; see {log}")
+            raise StoreError(f"{name} did not start; see {log}")
         time.sleep(0.1)
 
 

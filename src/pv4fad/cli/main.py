@@ -26,6 +26,10 @@ COMMANDS = {
         "pv4fad.cli.federation_demo:demo_federated",
         "Train and score with the parties as separate processes, through a hub: two minutes.",
     ),
+    "demo-live": Lazy(
+        "pv4fad.cli.live_demo:demo_live",
+        "Judge payments live with banks, hub and service, and look at the alerts: some minutes.",
+    ),
     "example": Lazy(
         "pv4fad.cli.example:example",
         "Six accounts, two banks: private counts and one question that you can check by hand.",

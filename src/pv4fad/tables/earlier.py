@@ -165,7 +165,9 @@ def run_starts(sorted_values: Integers) -> Integers:
 
 
 def least_of_group(group: Integers, values: Integers) -> Integers:
-    """By row: the least value of its group."""
+    """By row: the least value of its group.  Takes memory for its rows, whatever the codes are."""
+    if int(group.max(initial=-1)) > 2 * len(group):
+        group = _dense(group)
     least = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(least, group, values)
     result: Integers = least[group]

@@ -55,7 +55,7 @@ def noisy(data) -> Path:
 
 @pytest.fixture(scope="module")
 def exact(data) -> Path:
-    return run_with(data, "exact", "--epsilon", "none", predictions=False)
+    return run_with(data, "exact", "--epsilon", "none", "--alert-share", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +79,9 @@ def test_answers_tell_what_was_asked_and_nothing_wrong(noisy, data, pv4fad):
     findings = found(text)
     recognised = of(findings, "from the answers", "share")
     precision = of(findings, "from the answers", "precision")
-    assert 0 < recognised["found"] < 1
-    assert precision["found"] == 1
+    assert recognised["found"] < 1
+    # By chance, noise hides that a question is worth asking.
+    assert precision["found"] == 1 or not precision["n"]
     record = json.loads((noisy / "payment-network" / "predictions.record.json").read_text())
     assert precision["n"] == record["accounts_positive"]
     assert 0.8 < of(findings, "knowing all others", "ε")["found"] < 1.1
@@ -95,6 +96,8 @@ def test_without_noise_who_knows_all_others_knows_the_last_one(exact, data, pv4f
     assert code == 0
     findings = found(text)
     assert of(findings, "whether", "right guesses")["found"] == 1
+    assert 0 < of(findings, "from the answers", "share")["found"] < 1
+    assert of(findings, "from the answers", "precision")["found"] == 1
     assert not any("ε" in measure for _, measure in findings)
 
 

@@ -175,7 +175,7 @@ def test_a_claim_of_privacy_does_not_either(run):
     document = RunFolder(run[1]).require_finished()
     noisy = {"epsilon": "1", "noise": "distributed"}
     parameters = RunParameters(**document.parameters.model_dump() | noisy)
-    new = RunDocument.of_new_run(parameters, document.data_schema, b"", document.begun)
+    new = RunDocument.of_new_run(parameters, document.data_schema, document.begun)
     for text in (new.privacy.claim, new.privacy.unit, new.privacy.outside_the_claim):
         assert text
         assert of_payments(text) == set()

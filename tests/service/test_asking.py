@@ -583,8 +583,9 @@ def test_payments_that_wait_while_the_model_is_replaced_are_judged_with_the_new_
 
     table, _ = in_loop(work())
     before, after = world.trusted(payments, without=BANKS), other.trusted(payments)
-    # What asks nothing is decided before.
-    assert not same(before, after)
+    # What asks nothing is decided before.  Of these payments one or none differs between the two
+    # models, by the last digits of the machine; with the answers of the banks, nearly all would.
+    assert not same(world.trusted(payments), after)
     for row in range(len(payments)):
         assert same(table[[row]], after[[row]]) or same(table[[row]], before[[row]])
     assert sum(same(table[[row]], after[[row]]) for row in range(len(payments))) > 30

@@ -6,21 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.kit.small_federation import PASSPHRASE, telling_tables
+from tests.kit.played import command, write_telling_data
+from tests.kit.small_federation import PASSPHRASE
 
 from pv4fad.attack.findings import Attack
-from pv4fad.cli.main import main
-from pv4fad.payments.challenge import write_partition, write_scenarios
 
-BANKS = ("bank01", "bank02")
 FEW = ("--releases", "20000", "--worlds", "0", "--workers", "0")
-
-
-def command(*arguments: object) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
-        patch.setattr("sys.argv", ["pv4fad", *map(str, arguments)])
-        main()
 
 
 @pytest.fixture
@@ -31,12 +22,7 @@ def pv4fad(monkeypatch, command_line):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
-    root, tables = tmp_path_factory.mktemp("attack") / "data", telling_tables()
-    accounts = {bank: tables.accounts[bank] for bank in BANKS}
-    write_partition(root / "scenario01" / "train", tables.train.transactions, accounts)
-    write_partition(root / "scenario01" / "test", tables.test.transactions, accounts)
-    write_scenarios(root, ["scenario01"])
-    return root
+    return write_telling_data(tmp_path_factory.mktemp("attack") / "data")
 
 
 def run_with(data: Path, name: str, *options: object, predictions: bool = True) -> Path:

@@ -10,25 +10,17 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.kit.small_federation import PASSPHRASE, telling_tables
+from tests.kit.played import command, write_telling_data
+from tests.kit.small_federation import PASSPHRASE
 
 from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.stamp import SALT_BYTES, STAMP_BYTES, Mark, Stamp
-from pv4fad.cli.main import main
-from pv4fad.payments.challenge import write_partition, write_scenarios
 from pv4fad.protocol.identity import stored_identity
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase
 
 S, A, ONE, TWO = PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
 Log = dict[str, Any]
-
-
-def command(*arguments: object) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
-        patch.setattr("sys.argv", ["pv4fad", *map(str, arguments)])
-        main()
 
 
 @pytest.fixture
@@ -40,12 +32,8 @@ def pv4fad(monkeypatch, command_line):
 @pytest.fixture(scope="module")
 def root(tmp_path_factory) -> Path:
     """data: of all parties; run: trained and scored; logs: of all parties."""
-    root, tables = tmp_path_factory.mktemp("audit"), telling_tables()
-    accounts = {bank: tables.accounts[bank] for bank in (ONE, TWO)}
-    data, run = root / "data", root / "run"
-    write_partition(data / "scenario01" / "train", tables.train.transactions, accounts)
-    write_partition(data / "scenario01" / "test", tables.test.transactions, accounts)
-    write_scenarios(data, ["scenario01"])
+    root = tmp_path_factory.mktemp("audit")
+    data, run = write_telling_data(root / "data"), root / "run"
     options = ("--epsilon", 1, "--alert-share", 0.1, "--seed", 33, "--workers", 0)
     command("train", data, "--out", run, *options)
     command("score", run, data, "--out", run / S / "predictions.csv", "--workers", 0)

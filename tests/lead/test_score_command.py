@@ -14,14 +14,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.kit.small_federation import PASSPHRASE, telling_tables
+from tests.kit.played import command, write_telling_data
+from tests.kit.small_federation import PASSPHRASE
 
-from pv4fad.cli.main import main
 from pv4fad.cli.progress import VOTES_TELL
 from pv4fad.errors import ParameterError
 from pv4fad.lead.score import checked_share
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.payments.challenge import write_partition, write_scenarios
 from pv4fad.payments.features import FEATURE_MEANINGS
 from pv4fad.payments.features.phrases import AT_ONE, AT_ZERO, OTHER_MEANINGS
 from pv4fad.payments.schema import SCHEMA
@@ -55,22 +54,8 @@ class Trained:
         )
 
 
-def command(*arguments: object) -> None:
-    """A command that must succeed, outside of a test."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
-        patch.setattr(sys, "argv", ["pv4fad", *map(str, arguments)])
-        main()
-
-
 def trained_folder(root: Path, *options: object) -> Trained:
-    """Of three banks two take part."""
-    tables, trained = telling_tables(), Trained(root / "data", root / "run")
-    accounts = {bank: tables.accounts[bank] for bank in ("bank01", "bank02")}
-    scenario = trained.data / "scenario01"
-    write_partition(scenario / "train", tables.train.transactions, accounts)
-    write_partition(scenario / "test", tables.test.transactions, accounts)
-    write_scenarios(trained.data, ["scenario01"])
+    trained = Trained(write_telling_data(root / "data"), root / "run")
     pl.read_csv(trained.form).sample(fraction=1, shuffle=True, seed=5).write_csv(trained.form)
     fixed = ("--epsilon", "none", *IN_PROCESS)
     command("train", trained.data, "--out", trained.run, *fixed, *options)

@@ -223,7 +223,7 @@ def _ratios(
         return {}
     usual_odd = int(np.bincount(atoms[odd] - ABSENT).argmax()) + ABSENT
     found: dict[tuple[bytes, bool], float] = {}
-    # Ordinary ones at random would do as well: the cells of the odd ones, so that noise is shared.
+    # As many ordinary ones, the same each time: an attack on a run has one result.
     rng = np.random.default_rng(0)
     plain = np.flatnonzero(atoms == ordinary)
     chosen = rng.choice(plain, min(len(odd), len(plain)), replace=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,13 +18,17 @@ from threading import Lock, local
 from typing import Any, Protocol, TypeVar
 
 from pv4fad import __version__
+from pv4fad.he.ring import Ring, RingParameters
 from pv4fad.parties.party import Party
+from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Header
 from pv4fad.workers import Usage, WorkerPool, Workers, available_cores, peak_memory_bytes
 from pv4fad.workers.usage import Done
+from pv4fad_bench.operations import Clocked, ClockedJob, Spent, clocked
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+_LONG_ENOUGH_S = 0.3  # that no worker takes the job of another
 Tap = Callable[[Any, Any], object]
 """Is told a job and its result."""
 
@@ -153,52 +157,96 @@ class MeasuredPool(WorkerPool):
         self.usage: UsageByThread = UsageByThread()
         self.stopwatch = Stopwatch(self.usage)
         self.taps: dict[Callable[..., Any], Tap] = {}
+        self.spent: dict[tuple[str, str], Spent] = {}
         self.end_before: Callable[..., Any] | None = None
         self._phase_of = dict(phase_of or {})
         self._between = between
         self._tapping = Lock()
 
+    def start_workers(self, parameters: RunParameters) -> None:
+        """What every worker does once, off the clock: it imports, and builds the rings."""
+        rings = (*parameters.network_rings.values(), parameters.share_ring)
+        list(WorkerPool.map(self, _build_rings, [rings] * max(1, self.n_workers)))
+
     def restart_clock(self) -> None:
         """What was done so far does not count."""
         self.stopwatch = Stopwatch(self.usage)
+        self.spent = {}
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """All HE operations of the jobs so far, the costliest first."""
+        done = [Operation(*name, one.count, one.seconds) for name, one in self.spent.items()]
+        return tuple(sorted(done, key=lambda one: -one.total_s))
+
+    def floor_s(self, *jobs: str) -> float:
+        """What HE operations alone would take all workers; of some jobs, or of all."""
+        wanted = [one.total_s for one in self.operations if not jobs or one.job in jobs]
+        return sum(wanted) / max(1, self.n_workers)
 
     def map(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
         """As of `WorkerPool`, on the clock."""
         if function is self.end_before:
             raise Complete
         drawn: deque[Job] = deque()
-        return self._timed(function, drawn, super().map(function, _remembered(jobs, drawn)))
+        results = super().map(clocked, _on_the_clock(function, jobs, drawn))
+        return self._timed(function, drawn, results)
 
     def begin(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
         """As of `WorkerPool`, on the clock."""
         drawn: deque[Job] = deque()
-        return self._timed(function, drawn, super().begin(function, _remembered(jobs, drawn)))
+        results = super().begin(clocked, _on_the_clock(function, jobs, drawn))
+        return self._timed(function, drawn, results)
 
     def _timed(
-        self, function: Callable[[Job], Result], drawn: deque[Job], results: Iterator[Result]
+        self,
+        function: Callable[[Job], Result],
+        drawn: deque[Job],
+        results: Iterator[Clocked[Result]],
     ) -> Iterator[Result]:
         tap = self.taps.get(function)
         while True:
             if function in self._phase_of:
                 self.stopwatch.switch(self._phase_of[function])
             try:
-                result = next(results)
+                done = next(results)
             except StopIteration:
                 return
             finally:
                 if self._between is not None:
                     self.stopwatch.switch(self._between)
             job = drawn.popleft()
-            if tap is not None:
-                with self._tapping:
-                    tap(job, result)
-            yield result
+            with self._tapping:
+                self._add(function, done.spent)
+                if tap is not None:
+                    tap(job, done.result)
+            yield done.result
+
+    def _add(self, function: Callable[..., Any], spent: Mapping[str, Spent]) -> None:
+        job = self._phase_of.get(function, job_name(function))
+        for name, one in spent.items():
+            total = self.spent.setdefault((job, name), Spent())
+            total.count += one.count
+            total.seconds += one.seconds
 
 
-def _remembered(jobs: Iterable[Job], drawn: deque[Job]) -> Iterator[Job]:
+def _build_rings(rings: Sequence[RingParameters]) -> None:
+    for one in rings:
+        Ring.of(one)
+    time.sleep(_LONG_ENOUGH_S)
+
+
+def job_name(function: Callable[..., Any]) -> str:
+    """What a kind of job is called where it has no phase of its own."""
+    return function.__name__.replace("_", " ")
+
+
+def _on_the_clock(
+    function: Callable[[Job], Result], jobs: Iterable[Job], drawn: deque[Job]
+) -> Iterator[ClockedJob[Job, Result]]:
     for job in jobs:
         drawn.append(job)
-        yield job
+        yield ClockedJob(function, job)
 
 
 @dataclass(frozen=True)
@@ -234,15 +282,12 @@ class TrafficMeter:
 
 @dataclass(frozen=True)
 class Operation:
-    """One kind of HE operation: how often it was done, and what one takes in a busy process."""
+    """One kind of HE operation of a kind of job: how often, and the seconds of all together."""
 
+    job: str
     name: str
     count: int
-    unit_s: float
-
-    @property
-    def total_s(self) -> float:
-        return self.count * self.unit_s
+    total_s: float
 
 
 @dataclass(frozen=True)

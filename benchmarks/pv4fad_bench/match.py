@@ -46,16 +46,15 @@ from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.wire import Header
 from pv4fad.store.store import MemoryStore
 from pv4fad.workers import Workers
+from pv4fad_bench.estimates import match_seconds
 from pv4fad_bench.harness import (
     BenchReport,
     Complete,
     MeasuredPool,
     Progress,
-    Tap,
     TrafficMeter,
     peak_memory,
 )
-from pv4fad_bench.operations import OperationCounter, expected_operations, unit_costs
 from pv4fad_bench.workload import Workload
 
 PLACE = "place accounts, make keys"
@@ -70,18 +69,16 @@ PHASES: Mapping[Callable[..., Any], str] = {
     encrypt_planes: "encrypt planes",
     blind_indicators: "indicators",
 }
-_USUAL_OVERHEAD = 1.2  # for the estimate
 
 
 def bench_match(workload: Workload, workers: Workers, progress: Progress) -> BenchReport:
     """Run a match and check it."""
     parameters = workload.parameters()
     with MeasuredPool(workers, PHASES, MESSAGES) as pool:
-        n_cores, before = max(1, pool.n_workers), unit_costs(pool, parameters)
-        expected = expected_operations(parameters).with_costs(before)
+        pool.start_workers(parameters)
         n_steps = sum(len(parameters.match_steps(bank)) for bank in parameters.banks)
-        progress.begin(_USUAL_OVERHEAD * sum(one.total_s for one in expected) / n_cores, n_steps)
-        counter, check, traffic = _watch(pool, workload, parameters)
+        progress.begin(match_seconds(parameters) / max(1, pool.n_workers), n_steps)
+        check, traffic = _watch(pool, workload, parameters), TrafficMeter()
 
         def observe(message: Header, n_bytes: int) -> None:
             traffic(message, n_bytes)
@@ -97,9 +94,7 @@ def bench_match(workload: Workload, workers: Workers, progress: Progress) -> Ben
             federation.train(parameters, workload.training_input, observe)
         except Complete:
             pool.stopwatch.switch(None)
-        after = unit_costs(pool, parameters)
-        operations = counter.with_costs({name: (before[name] + after[name]) / 2 for name in before})
-        floor_s = sum(one.total_s for one in operations) / n_cores
+        floor_s = pool.floor_s()
         return BenchReport(
             benchmark="match",
             workload=asdict(workload) | {"workers": pool.n_workers},
@@ -109,43 +104,26 @@ def bench_match(workload: Workload, workers: Workers, progress: Progress) -> Ben
             figures=_figures(workload, parameters, traffic)
             | {"floor_s": floor_s, "overhead_ratio": pool.stopwatch.wall_s / floor_s},
             peak_bytes=peak_memory(pool.usage),
-            operations=operations,
+            operations=pool.operations,
         )
 
 
-def _watch(
-    pool: MeasuredPool, workload: Workload, parameters: RunParameters
-) -> tuple[OperationCounter, _Check, TrafficMeter]:
-    """Count and check every job; stop before the count."""
-    counter, check = OperationCounter(parameters), _Check(workload, parameters)
+def _watch(pool: MeasuredPool, workload: Workload, parameters: RunParameters) -> _Check:
+    """Check every job; stop before the count."""
+    check = _Check(workload, parameters)
 
     def blinded(job: IndicatorsJob, block: BlindedBlock) -> None:
-        counter.blind_indicators(job)
         with pool.stopwatch.paused():
             check.blinded(job, block)
 
     def opened(job: OpenJob, values: NDArray[np.uint64]) -> None:
-        counter.open_block(job)
         if job.secret.ring == parameters.match_ring:
             with pool.stopwatch.paused():
                 check.opened(values)
 
-    pool.taps = count_match_operations(counter) | {blind_indicators: blinded, open_block: opened}
+    pool.taps = {blind_indicators: blinded, open_block: opened}
     pool.end_before = masked_products
-    return counter, check, TrafficMeter()
-
-
-def count_match_operations(counter: OperationCounter) -> dict[Callable[..., Any], Tap]:
-    """Taps that count the operations of every job of a match."""
-    return {
-        encrypt_powers: lambda job, _: counter.encrypt_powers(job),
-        mask_values: lambda job, _: counter.mask_values(job),
-        encrypt_digits: lambda job, _: counter.encrypt_digits(job),
-        mask_distances: lambda job, _: counter.mask_distances(job),
-        encrypt_planes: lambda job, _: counter.encrypt_planes(job),
-        blind_indicators: lambda job, _: counter.blind_indicators(job),
-        open_block: lambda job, _: counter.open_block(job),
-    }
+    return check
 
 
 def _figures(

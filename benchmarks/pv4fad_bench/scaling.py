@@ -24,6 +24,7 @@ from pv4fad_bench.workload import Workload
 Model = Literal["evidence", "paper"]
 
 TRAIN, SCORE = "train", "score"
+_SMALL_BANK = 5  # of a bank among many: a fifth of the accounts
 _SECONDS_PER_ACCOUNT = 5e-4  # of either kind, for the estimate
 
 
@@ -37,7 +38,8 @@ class Study:
 
 
 def study(accounts: int, model: Model) -> Study:
-    """Every size doubles twice; the middle of what is varied last is the base.
+    """Sizes double twice, the number of banks thrice by four; the middle of what is varied last is
+    the base.
 
     The paper's model is scored by votes; the default one has no leaves to vary.
     """
@@ -46,7 +48,7 @@ def study(accounts: int, model: Model) -> Study:
         "pns_accounts": (accounts, 2 * accounts, 4 * accounts),
         "bank_accounts": (accounts, 2 * accounts, 4 * accounts),
         "red_leaves": tuple(_leaves(paper, groups) for groups in (8, 16, 32)),
-        "banks": (1, 2, 4),
+        "banks": (1, 4, 16, 64),
         "transactions": (2 * accounts, 4 * accounts, 8 * accounts),
     }
     if model == "paper":
@@ -138,8 +140,9 @@ def _job(what: Study, varied: str, size: int) -> tuple[Workload, int]:
         case "red_leaves" if isinstance(base, PaperWorkload):
             return replace(base, groups_per_tree=size // _leaves(base, 1)), what.per_account
         case "banks":
-            # Every bank brings its accounts, here and at the payment network.
-            grown = replace(base, n_banks=size, pns_accounts=base.pns_accounts * size)
+            # Every bank brings accounts, here and at the payment network; each of many brings few.
+            few = max(1, base.pns_accounts // _SMALL_BANK)
+            grown = replace(base, n_banks=size, pns_accounts=few * size, bank_accounts=few)
             return grown, what.per_account
         case _:
             return base, size // base.pns_accounts

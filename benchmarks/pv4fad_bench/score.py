@@ -25,15 +25,14 @@ from pv4fad.protocol.score.steps import (
 )
 from pv4fad.protocol.wire import Header
 from pv4fad.workers import Workers
+from pv4fad_bench.estimates import score_seconds
 from pv4fad_bench.harness import (
     BenchReport,
     MeasuredPool,
     Progress,
-    Tap,
     TrafficMeter,
     peak_memory,
 )
-from pv4fad_bench.scoring_operations import ScoringCounter, expected_scoring, scoring_costs
 from pv4fad_bench.train import described, training_checks
 from pv4fad_bench.workload import Workload
 
@@ -48,7 +47,6 @@ PHASES: Mapping[Callable[..., Any], str] = {
     bit_queries: "queries",
     answer_queries: "answers",
 }
-_USUAL_OVERHEAD = 1.2  # for the estimate
 
 
 def bench_score(
@@ -64,14 +62,9 @@ def bench_score(
     parameters, n_layers = workload.parameters(), workload.n_layers(per_account)
     with MeasuredPool(workers, PHASES, MESSAGES) as pool:
         federation, trained_s = train_off_the_clock(workload, parameters, pool)
-        n_cores, before = max(1, pool.n_workers), scoring_costs(pool, parameters)
-        expected = expected_scoring(parameters, n_layers).with_costs(before)
-        progress.begin(
-            _USUAL_OVERHEAD * sum(one.total_s for one in expected) / n_cores,
-            n_queries(parameters, n_layers),
-        )
-        counter, traffic = ScoringCounter(), TrafficMeter()
-        pool.taps = count_scoring_operations(counter)
+        expected_s = score_seconds(parameters, n_layers) / max(1, pool.n_workers)
+        progress.begin(expected_s, n_queries(parameters, n_layers))
+        traffic = TrafficMeter()
 
         def observe(message: Header, n_bytes: int) -> None:
             traffic(message, n_bytes)
@@ -81,9 +74,7 @@ def bench_score(
         pool.stopwatch.switch(LAYOUT)
         batch.score(federation, parameters.run_id, observe)
         pool.stopwatch.switch(None)
-        after = scoring_costs(pool, parameters)
-        operations = counter.with_costs({name: (before[name] + after[name]) / 2 for name in before})
-        floor_s = sum(one.total_s for one in operations) / n_cores
+        floor_s = pool.floor_s()
         (plan,) = parameters.tables
         return BenchReport(
             benchmark="score",
@@ -105,7 +96,7 @@ def bench_score(
                 "overhead_ratio": pool.stopwatch.wall_s / floor_s,
             },
             peak_bytes=peak_memory(pool.usage),
-            operations=operations,
+            operations=pool.operations,
         )
 
 
@@ -118,18 +109,6 @@ def train_off_the_clock(
     federation.train(parameters, workload.training_input)
     pool.restart_clock()
     return federation, time.perf_counter() - start
-
-
-def count_scoring_operations(counter: ScoringCounter) -> dict[Callable[..., Any], Tap]:
-    """Taps that count the operations of every job of a batch."""
-    return {
-        set_shares: lambda job, _: counter.set_shares(job),
-        open_sets: lambda job, _: counter.open_sets(job),
-        encrypt_label_shares: lambda job, _: counter.encrypt_label_shares(job),
-        sealed_queries: lambda job, _: counter.sealed_queries(job),
-        bit_queries: lambda job, _: counter.bit_queries(job),
-        answer_queries: lambda job, _: counter.answer_queries(job),
-    }
 
 
 def n_queries(parameters: RunParameters, n_layers: int) -> int:

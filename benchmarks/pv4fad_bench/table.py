@@ -23,21 +23,20 @@ from pv4fad.files import write_whole
 from pv4fad.protocol.layouts import cheapest_layout
 from pv4fad.protocol.parameters import RunParameters, TablePlan
 from pv4fad.protocol.tables import padded
-from pv4fad.workers import Workers
+from pv4fad.workers import Workers, available_cores
+from pv4fad_bench.estimates import match_seconds, score_seconds
 from pv4fad_bench.evidence_workload import EvidenceWorkload
-from pv4fad_bench.harness import MeasuredPool, Phase, Progress, Traffic, this_machine
+from pv4fad_bench.harness import Phase, Progress, Traffic, this_machine
 from pv4fad_bench.match import bench_match
-from pv4fad_bench.operations import expected_operations, unit_costs
 from pv4fad_bench.paper_workload import PaperWorkload
 from pv4fad_bench.score import n_queries
-from pv4fad_bench.scoring_operations import expected_scoring, scoring_costs
 from pv4fad_bench.whole import WholeJob, run_whole_job
 from pv4fad_bench.workload import Workload
 
 PER_ACCOUNT = 15
 GROUPS_PER_TREE = 34
 LABELS = 2
-_USUAL_OVERHEAD = 1.4  # for the estimate: what comes besides the HE operations of match and score
+_USUAL_OVERHEAD = 1.2  # for the estimate: what comes besides match and score
 
 
 @dataclass(frozen=True)
@@ -220,23 +219,17 @@ def estimate(rows: Sequence[PaperRow], setting: Setting) -> tuple[float, int]:
         PaperWorkload(1000, 1000, groups_per_tree=GROUPS_PER_TREE),
         EvidenceWorkload(1000, 1000),
     )
-    with MeasuredPool(setting.workers) as pool:
-        n_cores = max(1, pool.n_workers)
-        for like in small:
-            model, n_layers = like.parameters(), like.n_layers(PER_ACCOUNT)
-            match, score = unit_costs(pool, model), scoring_costs(pool, model)
-            for row in rows:
-                workload = setting.workload(row)
-                jobs = [(_sized(model, workload), n_layers)]
-                if isinstance(like, PaperWorkload):
-                    jobs.append((_sized(model, one_leaf(workload)), 0))
-                for parameters, layers in jobs:
-                    operations = (
-                        *expected_operations(parameters).with_costs(match),
-                        *expected_scoring(parameters, layers).with_costs(score),
-                    )
-                    seconds += sum(one.total_s for one in operations) / n_cores
-                steps += n_steps(jobs[0][0], n_layers)
+    for like in small:
+        model, n_layers = like.parameters(), like.n_layers(PER_ACCOUNT)
+        for row in rows:
+            workload = setting.workload(row)
+            parameters = _sized(model, workload)
+            seconds += match_seconds(parameters) + score_seconds(parameters, n_layers)
+            if isinstance(like, PaperWorkload):
+                seconds += match_seconds(_sized(model, one_leaf(workload)))
+            steps += n_steps(parameters, n_layers)
+    n_cores = setting.workers if isinstance(setting.workers, int) else available_cores()
+    seconds /= max(1, n_cores)
     return _USUAL_OVERHEAD * seconds, steps
 
 

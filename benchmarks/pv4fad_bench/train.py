@@ -21,6 +21,7 @@ from pv4fad.protocol.wire import Header
 from pv4fad.run.meter import Meter
 from pv4fad.store.records import stored
 from pv4fad.workers import Workers
+from pv4fad_bench.estimates import match_seconds
 from pv4fad_bench.harness import (
     BenchReport,
     MeasuredPool,
@@ -30,7 +31,6 @@ from pv4fad_bench.harness import (
     TrafficMeter,
     peak_memory,
 )
-from pv4fad_bench.operations import expected_operations, unit_costs
 from pv4fad_bench.paper_workload import PaperWorkload
 from pv4fad_bench.workload import Workload
 
@@ -42,8 +42,8 @@ def bench_train(workload: Workload, workers: Workers, progress: Progress) -> Ben
     """Train and compare with the trusted third party."""
     parameters = workload.parameters()
     with MeasuredPool(workers) as pool:
-        expected = expected_operations(parameters).with_costs(unit_costs(pool, parameters))
-        match_s = sum(one.total_s for one in expected) / max(1, pool.n_workers)
+        pool.start_workers(parameters)
+        match_s = match_seconds(parameters) / max(1, pool.n_workers)
         progress.begin(_OTHER_PHASES * match_s, sum(messages_of(parameters).values()))
         traffic, meter = TrafficMeter(), PhaseMeter(pool.stopwatch)
 

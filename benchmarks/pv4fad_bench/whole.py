@@ -2,7 +2,7 @@
 
 phases    of training, as `pv4fad train` has them, and `score`
 parties   CPU seconds of each, its jobs with them; those of the transport belong to nobody
-floor     what nothing but the HE operations of match and score would take
+floor     the HE operations of match and score, timed inside their jobs, divided by the workers
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pv4fad.protocol.match.messages import BlindedIndicators
-from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.wire import Header
 from pv4fad.workers import Workers
@@ -22,12 +21,11 @@ from pv4fad_bench.harness import (
     Traffic,
     TrafficMeter,
     forget_peak_memory,
+    job_name,
     peak_memory,
 )
-from pv4fad_bench.match import count_match_operations
-from pv4fad_bench.operations import OperationCounter, unit_costs
-from pv4fad_bench.score import count_scoring_operations
-from pv4fad_bench.scoring_operations import ScoringCounter, scoring_costs
+from pv4fad_bench.match import PHASES as MATCH_JOBS
+from pv4fad_bench.score import PHASES as SCORE_JOBS
 from pv4fad_bench.train import PhaseMeter, training_checks
 from pv4fad_bench.workload import Workload
 
@@ -63,7 +61,7 @@ class WholeJob:
 
     @property
     def overhead_ratio(self) -> float:
-        """Wall time of match and score against their floor."""
+        """Wall time of match and score against their floor; not below 1."""
         return (self.phases["match"].wall_s + self.score_s) / self.floor_s
 
     def bytes_by_direction(self) -> dict[str, int]:
@@ -89,10 +87,7 @@ def run_whole_job(
     forget_peak_memory()
     parameters, batch = workload.parameters(), workload.batch(n_transactions, per_account)
     with MeasuredPool(workers) as pool:
-        counters = OperationCounter(parameters), ScoringCounter()
-        before = _costs(pool, parameters)
-        pool.taps = count_match_operations(counters[0]) | count_scoring_operations(counters[1])
-        pool.restart_clock()
+        pool.start_workers(parameters)
         traffic, parties = TrafficMeter(), PartyClock(pool.usage)
         meter = PhaseMeter(pool.stopwatch)
 
@@ -114,30 +109,11 @@ def run_whole_job(
         pool.stopwatch.switch(SCORE)
         batch.score(federation, parameters.run_id, observe)
         pool.stopwatch.switch(None)
-        after = _costs(pool, parameters)
-        floor_s = sum(
-            count * (before[name] + after[name]) / 2
-            for counter in counters
-            for name, count in _named(counter)
-        ) / max(1, pool.n_workers)
         return WholeJob(
             pool.stopwatch.phases,
             dict(parties.cpu_s),
             traffic.traffic(),
             peak_memory(pool.usage),
-            floor_s,
+            pool.floor_s(*map(job_name, (*MATCH_JOBS, *SCORE_JOBS))),
             training_checks(workload, parameters, federation) | batch.checks(),
         )
-
-
-def _costs(pool: MeasuredPool, parameters: RunParameters) -> dict[tuple[str, str], float]:
-    """Unit costs of both kinds; operations of match and score may have the same name."""
-    match, score = unit_costs(pool, parameters), scoring_costs(pool, parameters)
-    return {("match", name): one for name, one in match.items()} | {
-        ("score", name): one for name, one in score.items()
-    }
-
-
-def _named(counter: OperationCounter | ScoringCounter) -> list[tuple[tuple[str, str], int]]:
-    kind = "score" if isinstance(counter, ScoringCounter) else "match"
-    return [((kind, name), count) for name, count in counter.counts.items()]

@@ -1,33 +1,19 @@
 """Phases add up, operations are counted as they are done, and what a party uses is its own."""
 
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import numpy as np
 import pytest
-from tests.kit.match_block import N_BINS, matched_block, random_block
 
-from pv4fad.he.keys import Evaluator
-from pv4fad.he.polynomial import n_powers
-from pv4fad.protocol.match.comparison import N_BITS, N_DIGITS
+from pv4fad.he.keys import Decryptor, Evaluator, SecretEncryptor, generate_keys
+from pv4fad.he.ring import share_ring
+from pv4fad.he.sanitise import Flood, Sanitiser
 from pv4fad.workers import Usage
 from pv4fad.workers.usage import Done
 from pv4fad_bench.harness import Complete, MeasuredPool, PartyClock, Stopwatch, UsageByThread
-from pv4fad_bench.operations import (
-    COEFFICIENT,
-    DECRYPT,
-    DIGIT,
-    ENCRYPT_POWER,
-    GIANT_STEP,
-    REMAINDER,
-    SANITISE,
-    SELECT,
-    OperationCounter,
-    expected_operations,
-)
-from pv4fad_bench.paper_workload import PaperWorkload
+from pv4fad_bench.operations import DECRYPT, ENCRYPT, SANITISE
 
 
 @pytest.fixture
@@ -132,42 +118,40 @@ def test_a_run_ends_before_the_job_that_is_not_wanted():
         pool.map(len, ["a"])
 
 
-@pytest.mark.parametrize(("n_strips", "degree"), [(1, 13), (1, 12), (5, 13), (12, 25)])
-def test_operations_are_counted_as_the_jobs_do_them(monkeypatch, n_strips, degree):
-    """Products with plaintexts and of ciphertexts in the steps of one block."""
-    done: Counter[str] = Counter()
-    for name in ("times_slots", "product", "add_prepared"):
-        monkeypatch.setattr(Evaluator, name, counting(name, getattr(Evaluator, name), done))
-    rng, n_classes, n_bins = np.random.default_rng(1), 4, N_BINS // n_strips
-    block = random_block(rng, rng.poisson(1, n_bins), degree, n_classes)
-    matched_block(block, 65537)
-    counter = OperationCounter(PaperWorkload(3000, 2500).parameters())
-    strips = counter.strips(n_bins)
-    counter.values(degree, strips)
-    counter.indicators(n_classes, strips)
-    for n_digits in (N_DIGITS, N_BITS):
-        counter.distances(n_digits, strips)
-    counts = counter.counts
-    assert counts[COEFFICIENT] + counts[DIGIT] + counts[REMAINDER] == done["times_slots"]
-    assert counts[SELECT] == done["add_prepared"] == n_classes**2
-    of_products = sum(n for name, n in counts.items() if "relinearise" in name)
-    assert of_products + counts[GIANT_STEP] == done["product"]
+def encrypt_and_open(n: int) -> int:
+    """n ciphertexts, sanitised and opened."""
+    keys = generate_keys(share_ring(65537), "clock", relinearisation=False)
+    encryptor, decryptor = SecretEncryptor(keys.secret), Decryptor(keys.secret)
+    sanitiser, ring = Sanitiser(keys.public, Flood(2, 2**70)), encryptor.ring
+    sent = [sanitiser.sanitise(encryptor.encrypt(np.array([one]))) for one in range(n)]
+    return sum(int(decryptor.decrypt(ring.load(one, 1))[0]) for one in sent)
 
 
-def counting(name: str, function, done: Counter[str]):
-    def counted(*arguments):
-        done[name] += 1
-        return function(*arguments)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_he_operations_are_timed_inside_the_jobs(workers):
+    """Sanitising adds and switches down: that is part of it, and not counted twice."""
+    with MeasuredPool(workers) as pool:
+        list(pool.map(encrypt_and_open, [1]))  # the workers have started
+        pool.restart_clock()
+        pool.stopwatch.switch("both")
+        assert list(pool.map(encrypt_and_open, [4, 3, 0])) == [6, 3, 0]
+        pool.stopwatch.switch(None)
+        counts = {(one.job, one.name): one.count for one in pool.operations}
+        assert counts == dict.fromkeys(
+            (("encrypt and open", name) for name in (SANITISE, ENCRYPT, DECRYPT)), 7
+        )
+        seconds = sum(one.total_s for one in pool.operations)
+        assert pool.floor_s() == pytest.approx(seconds / max(1, workers))
+        assert pool.floor_s("encrypt and open") == pool.floor_s() > pool.floor_s("another") == 0
+        assert 0 < pool.floor_s() < pool.stopwatch.wall_s
 
-    return counted
+
+def refuse(_: int) -> None:
+    raise ValueError("no")
 
 
-def test_expected_operations_follow_from_the_sizes():
-    """100,000 accounts on each side: nine blocks, eleven classes."""
-    parameters = PaperWorkload(100_000, 100_000).parameters()
-    expected = expected_operations(parameters).counts
-    (plan,) = parameters.tables
-    assert plan.layout.n_blocks == 9
-    assert expected[ENCRYPT_POWER] == 9 * n_powers(parameters.largest_load(plan))
-    assert expected[SANITISE] == 9 * 11
-    assert expected[DECRYPT] == 9 * (4 + 11)
+def test_the_clock_is_taken_away_again():
+    before = Evaluator.add, SecretEncryptor.encrypt
+    with pytest.raises(ValueError, match="no"):
+        list(MeasuredPool(0).map(refuse, [1]))
+    assert (Evaluator.add, SecretEncryptor.encrypt) == before

@@ -29,7 +29,7 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 
-from pv4fad.deployment.envelope import Correspondence
+from pv4fad.deployment.correspondence import Correspondence
 from pv4fad.deployment.hub import connection
 from pv4fad.deployment.hub.switch import What, live_message, read_live_message
 from pv4fad.deployment.live_keys import (

@@ -50,13 +50,17 @@ class Correspondence:
 
     def is_signed(self, other: str, statement: bytes, signature: bytes) -> bool:
         """Whether the party on whose card this name is has signed it."""
-        self.require_known(other)
-        key = Ed25519PublicKey.from_public_bytes(self._public[other].signing_key)
+        key = Ed25519PublicKey.from_public_bytes(self.signing_key(other))
         try:
             key.verify(signature, statement)
         except InvalidSignature:
             return False
         return True
+
+    def signing_key(self, other: str) -> bytes:
+        """The Ed25519 key on a card."""
+        self.require_known(other)
+        return self._public[other].signing_key
 
     def exchange(self, public: X25519PublicKey) -> bytes:
         """This party's long-term secret with a key of another."""

@@ -8,7 +8,8 @@ A message recorded in one session means nothing in another.  A replayed hello le
 nobody has.
 
 In a session each direction has a key and counts its messages; the count is the nonce, and a count
-that is not larger than the one before is refused.
+that is not larger than the one before is refused.  Messages are in chains that are signed at
+intervals (`live_chain`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from dataclasses import dataclass, field
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from pv4fad.audit.live_marks import MarkLog
 from pv4fad.deployment.agreement import NewKey
 from pv4fad.deployment.correspondence import Correspondence
+from pv4fad.deployment.live_chain import LiveChain
 from pv4fad.errors import ProtocolError
 from pv4fad.randomness import secret_bytes
 
@@ -38,6 +41,7 @@ class LiveSession:
     session: bytes
     _ours: AESGCM = field(repr=False)
     _theirs: AESGCM = field(repr=False)
+    _chain: LiveChain = field(repr=False)
     sent: int = 0
     received: int = 0
 
@@ -51,7 +55,8 @@ class LiveSession:
             raise ProtocolError("a live session has too many messages: begin another")
         self.sent += 1
         nonce = _NONCE.pack(0, self.sent)
-        sealed = self._ours.encrypt(nonce, message, self.session)
+        stamped = self._chain.stamped(self.sent, message)
+        sealed = self._ours.encrypt(nonce, stamped, self.session)
         return b"".join([self.session, _COUNT.pack(self.sent), sealed])
 
     def open(self, data: bytes) -> tuple[int, bytes]:
@@ -64,9 +69,10 @@ class LiveSession:
             raise ProtocolError("a live message that was seen before")
         try:
             view = memoryview(data)[start:]
-            message = self._theirs.decrypt(_NONCE.pack(0, count), view, self.session)
+            stamped = self._theirs.decrypt(_NONCE.pack(0, count), view, self.session)
         except InvalidTag:
             raise ProtocolError("a live message that the other party has not sealed") from None
+        message = self._chain.opened(count, stamped)
         self.received = count
         return count, message
 
@@ -86,8 +92,9 @@ def count_of(data: bytes) -> int:
 class Handshake:
     """The side that says hello; a new one for every session."""
 
-    def __init__(self, own: Correspondence, other: str) -> None:
-        self._own, self._other = own, other
+    def __init__(self, own: Correspondence, other: str, log: MarkLog) -> None:
+        """`log`: for the marks of the session."""
+        self._own, self._other, self._log = own, other, log
         self._key = NewKey()
         self.session = secret_bytes(SESSION_BYTES)
 
@@ -101,13 +108,16 @@ class Handshake:
             raise ProtocolError("a live welcome of another session")
         sealed = welcome[SESSION_BYTES:]
         theirs = self._own.open_note(self._other, sealed, self._label("welcome"))
-        return _keys(self._key, self._own, self._other, theirs, self.session, initiator=True)
+        chain = LiveChain(self._own, self._other, self.session, self._log)
+        return _begun(chain, self._key, self._own, self._other, theirs, initiator=True)
 
     def _label(self, what: str) -> str:
         return f"live {what} {self.session.hex()}"
 
 
-def welcome(own: Correspondence, other: str, hello: bytes) -> tuple[bytes, LiveSession]:
+def welcome(
+    own: Correspondence, other: str, hello: bytes, log: MarkLog
+) -> tuple[bytes, LiveSession]:
     """The answer to a hello, and the session that begins with it."""
     session = session_of(hello)
     if len(session) != SESSION_BYTES:
@@ -115,11 +125,19 @@ def welcome(own: Correspondence, other: str, hello: bytes) -> tuple[bytes, LiveS
     theirs = own.open_note(other, hello[SESSION_BYTES:], f"live hello {session.hex()}")
     key = NewKey()
     answer = session + own.seal_note(other, key.public, f"live welcome {session.hex()}")
-    return answer, _keys(key, own, other, theirs, session, initiator=False)
+    chain = LiveChain(own, other, session, log)
+    return answer, _begun(chain, key, own, other, theirs, initiator=False)
 
 
-def _keys(
-    key: NewKey, own: Correspondence, other: str, theirs: bytes, session: bytes, *, initiator: bool
+def _begun(
+    chain: LiveChain,
+    key: NewKey,
+    own: Correspondence,
+    other: str,
+    theirs: bytes,
+    *,
+    initiator: bool,
 ) -> LiveSession:
+    session = chain.session
     agreed = key.agree(own, other, theirs, purpose=_PURPOSE, session=session, is_first=initiator)
-    return LiveSession(session, AESGCM(agreed.ours), AESGCM(agreed.theirs))
+    return LiveSession(session, AESGCM(agreed.ours), AESGCM(agreed.theirs), chain)

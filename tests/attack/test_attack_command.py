@@ -117,5 +117,5 @@ def test_every_attack_is_printed_in_words(noisy, data, pv4fad):
     said = " ".join(text.split())
     assert "payment network: which accounts are not ordinary, from the counts" in said
     assert "{" not in said
-    assert "claim: at most 1.000, holds" in said
+    assert "claim: at most 1, holds" in said
     assert "audit of ε" in error

@@ -86,7 +86,7 @@ def lines_of(one: Finding, words: Words) -> tuple[str, str]:
     numbers += f", {one.n:,} cases"
     if one.allowed is not None:
         holds = "holds" if one.within_claim else "DOES NOT HOLD"
-        numbers += f"; claim: at most {one.allowed:.3f}, {holds}"
+        numbers += f"; claim: at most {one.allowed:.6g}, {holds}"
     if one.note:
-        numbers += f". {words.of_file(one.note)}"
+        numbers += f"; {words.of_file(one.note)}"
     return words.of_file(f"{one.who}: {one.target}"), f"  {numbers}"

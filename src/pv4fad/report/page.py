@@ -205,10 +205,10 @@ def _attacks(attack: Attack, words: Words) -> list[Row]:
         (
             words(one.who),
             words.of_file(one.target),
-            one.measure + (f". {words.of_file(one.note)}" if one.note else ""),
+            one.measure + (f"; {words.of_file(one.note)}" if one.note else ""),
             f"{one.found:.3f}",
             "-" if one.guess is None else f"{one.guess:.3f}",
-            "-" if one.allowed is None else f"{one.allowed:.3f}",
+            "-" if one.allowed is None else f"{one.allowed:.6g}",
             f"{one.n:,}",
         )
         for one in attack.findings

@@ -30,6 +30,12 @@ def test_values_of_a_sentence_are_left_as_they_are():
     assert Words()("{holder} {name}", name="{lead} {nothing}") == "holder {lead} {nothing}"
 
 
+def test_a_text_of_a_file_gets_words_and_keeps_every_other_brace():
+    text = "{records}, {Lead}: {0} {nothing} {records!r} {} }{ {rows:>9}"
+    said = "accounts, Payment network: {0} {nothing} {records!r} {} }{ {rows:>9}"
+    assert SCHEMA.words.of_file(text) == said
+
+
 def test_words_are_neutral_by_default_and_payments_have_their_own():
     assert schema_of(CLAIMS).words("{lead} {holders} {rows} {records}") == (
         "lead holders rows records"

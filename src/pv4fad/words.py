@@ -44,6 +44,10 @@ class Words(ValidatedModel):
         """The sentence in these words, and with these values."""
         return sentence.format(**self.forms, **values)
 
+    def of_file(self, text: str) -> str:
+        """A sentence that was read from a file: places for words are filled, all else stays."""
+        return re.sub(r"\{(\w+)\}", lambda place: self.forms.get(place[1], place[0]), text)
+
     @cached_property
     def forms(self) -> dict[str, str]:
         """What a sentence can have: {row}, {rows}, {a_row}; {Row}, {Rows}, {A_row}; so of all."""

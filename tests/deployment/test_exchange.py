@@ -20,8 +20,11 @@ def fragment(number, body=b"abc", sender="bank-a", receiver="bank-b"):
 
 
 FRAGMENTS = (fragment(1), fragment(2, b"defgh"))
-REQUEST = Request("session", True, "resume", "order", False, {"bank-b": 3}, FRAGMENTS)
-REPLY = Reply("bank-a", "station", "session", {"bank-b": 7}, "busy", "", "match", 5, FRAGMENTS)
+OFFERS = {"bank-b": "00ff"}
+REQUEST = Request("session", True, "resume", "order", False, {"bank-b": 3}, OFFERS, FRAGMENTS)
+REPLY = Reply(
+    "bank-a", "station", "session", {"bank-b": 7}, "busy", "", "match", 5, "ff00", FRAGMENTS
+)
 
 
 @pytest.mark.parametrize("what", [REQUEST, REPLY], ids=["request", "reply"])
@@ -48,6 +51,8 @@ ENTRY = ["a", "b", "f", "e", 0, 1, 1, 3]
         struct.pack("<I", 8) + b"not JSON",
         struct.pack("<I", 2) + b"[]",
         to_bytes(REPLY),
+        with_header(offers=["00"]),
+        with_header(offers={"bank-b": 1}),
         to_bytes(REQUEST)[:-1],
         to_bytes(REQUEST) + b"x",
         with_header(version=1),
@@ -61,7 +66,7 @@ ENTRY = ["a", "b", "f", "e", 0, 1, 1, 3]
         with_header(fragments=[[*ENTRY[:-1], PART_BYTES * 2]]),
         struct.pack("<I", 100_000) + b"[" * 100_000,
     ],
-    ids=range(18),
+    ids=range(20),
 )
 def test_anything_else_is_refused(data):
     with pytest.raises(WireError):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
 from tests.kit.hub_world import HubWorld, Scribe
 
+from pv4fad.audit.live_marks import MARKS_FILE, MarkLog
+from pv4fad.deployment import live_chain
 from pv4fad.deployment.hub import connection, live
 from pv4fad.deployment.hub.live import Kind, LiveQuestions, NoAnswerError, answering
 from pv4fad.deployment.hub.switch import (
@@ -26,6 +29,7 @@ from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 BANKS = ["bank01", "bank02"]
 TICK = bytes(270_000)
 PATIENCE_S = 60
+LOG = MarkLog(Path("no marks are made"))
 
 
 @pytest.fixture
@@ -35,8 +39,8 @@ def world(tmp_path):
 
 def sessions(world) -> tuple[LiveSession, LiveSession]:
     network, bank = world.correspondence(PAYMENT_NETWORK), world.correspondence("bank01")
-    handshake = Handshake(network, "bank01")
-    answer, theirs = welcome(bank, PAYMENT_NETWORK, handshake.hello())
+    handshake = Handshake(network, "bank01", LOG)
+    answer, theirs = welcome(bank, PAYMENT_NETWORK, handshake.hello(), LOG)
     return handshake.finish(answer), theirs
 
 
@@ -76,11 +80,11 @@ def test_a_changed_message_or_one_of_another_session_or_direction_is_refused(wor
 
 def test_sessions_have_keys_of_their_own_and_a_replayed_hello_gives_nobody_a_key(world):
     network, bank = world.correspondence(PAYMENT_NETWORK), world.correspondence("bank01")
-    handshake = Handshake(network, "bank01")
+    handshake = Handshake(network, "bank01", LOG)
     hello = handshake.hello()
-    answer, first = welcome(bank, PAYMENT_NETWORK, hello)
+    answer, first = welcome(bank, PAYMENT_NETWORK, hello, LOG)
     session = handshake.finish(answer)
-    _, again = welcome(bank, PAYMENT_NETWORK, hello)
+    _, again = welcome(bank, PAYMENT_NETWORK, hello, LOG)
     sealed = session.seal(b"recorded")
     with pytest.raises(ProtocolError, match="has not sealed"):
         again.open(sealed)
@@ -89,19 +93,19 @@ def test_sessions_have_keys_of_their_own_and_a_replayed_hello_gives_nobody_a_key
 
 def test_a_handshake_with_another_party_fails(world, tmp_path):
     network, bank = world.correspondence(PAYMENT_NETWORK), world.correspondence("bank01")
-    hello = Handshake(network, "bank01").hello()
+    hello = Handshake(network, "bank01", LOG).hello()
     with pytest.raises(ProtocolError, match="has not sealed"):
-        welcome(world.correspondence("bank02"), PAYMENT_NETWORK, hello)
+        welcome(world.correspondence("bank02"), PAYMENT_NETWORK, hello, LOG)
     with pytest.raises(ProtocolError, match="has not sealed"):
-        welcome(bank, "bank02", hello)
+        welcome(bank, "bank02", hello, LOG)
     stranger = HubWorld(tmp_path / "other", BANKS).correspondence(PAYMENT_NETWORK)
     with pytest.raises(ProtocolError, match="has not sealed"):
-        welcome(bank, PAYMENT_NETWORK, Handshake(stranger, "bank01").hello())
+        welcome(bank, PAYMENT_NETWORK, Handshake(stranger, "bank01", LOG).hello(), LOG)
     for short in (b"", hello[:10], hello[:40]):
         with pytest.raises(ProtocolError):
-            welcome(bank, PAYMENT_NETWORK, short)
-    one, other = Handshake(network, "bank01"), Handshake(network, "bank01")
-    answer, _ = welcome(bank, PAYMENT_NETWORK, one.hello())
+            welcome(bank, PAYMENT_NETWORK, short, LOG)
+    one, other = Handshake(network, "bank01", LOG), Handshake(network, "bank01", LOG)
+    answer, _ = welcome(bank, PAYMENT_NETWORK, one.hello(), LOG)
     with pytest.raises(ProtocolError, match="of another session"):
         other.finish(answer)
 
@@ -201,6 +205,27 @@ def test_a_hub_that_was_killed_is_found_again_and_what_was_asked_is_given_up(wor
         in_loop(work())
 
 
+def test_both_ends_keep_the_marks_of_what_went_through_the_hub(world, monkeypatch):
+    monkeypatch.setattr(live_chain, "MARK_EVERY", 8)
+    n = 20
+
+    async def work():
+        own = world.correspondence(PAYMENT_NETWORK)
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), own) as questions:
+            await answered(questions, "bank01", TICK)
+            for _ in range(n):
+                assert await questions.ask("bank01", TICK, 30) == TICK
+
+    with world.hub(), answering(world.folder("bank01"), world.correspondence("bank01"), bytes):
+        in_loop(work())
+    ends = [
+        MarkLog.read(world.folder(one).path / MARKS_FILE) for one in (PAYMENT_NETWORK, "bank01")
+    ]
+    assert set(ends[0]) == set(ends[1])
+    ways = {(mark.sender, mark.number) for mark in ends[0]}
+    assert ways >= {(one, 8 * k) for one in (PAYMENT_NETWORK, "bank01") for k in (1, 2)}
+
+
 def test_a_question_that_cannot_be_answered_is_logged_and_the_next_one_answered(world, caplog):
     def picky(question: bytes) -> bytes:
         if question == b"bad":
@@ -279,8 +304,8 @@ def test_what_is_no_live_message_is_refused(data):
 
 
 def test_a_bank_answers_the_payment_network_only(world, caplog):
-    answers = live._LiveAnswers(world.correspondence("bank01"), bytes)
-    hello = Handshake(world.correspondence("bank02"), "bank01").hello()
+    answers = live._LiveAnswers(world.correspondence("bank01"), bytes, LOG)
+    hello = Handshake(world.correspondence("bank02"), "bank01", LOG).hello()
     message = live_message(What.MESSAGE, "bank02", bytes([Kind.HELLO]) + hello)
     assert answers.take(message) is None
     assert "bank02 may not ask" in caplog.text

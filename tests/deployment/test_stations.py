@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from contextlib import suppress
@@ -9,15 +10,20 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from weakref import WeakSet
 
 import polars as pl
 import pytest
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from tests.kit.in_threads import PAPER, ThreadFederation, transactions_of, write_data
 from tests.kit.message_count import count_messages
 from tests.kit.small_federation import small_tables
+from tests.kit.waiting import comes_true
 
 from pv4fad.cli.progress import VOTES_TELL, learned_lines
-from pv4fad.deployment.envelope import Correspondence, Fragment
+from pv4fad.deployment.correspondence import Correspondence, framed
+from pv4fad.deployment.envelope import Envelopes, Fragment, _label
 from pv4fad.deployment.exchange import Request
 from pv4fad.deployment.job_notes import abandon
 from pv4fad.deployment.jobs import NetworkMember
@@ -34,6 +40,7 @@ from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.wire import MAGIC, Address, Message, encode, read_header
 from pv4fad.run.folder import RunFolder
+from pv4fad.store.sealing import Sealer
 from pv4fad.verify.predictions import ScoredData
 from pv4fad.verify.training import compare
 
@@ -66,21 +73,32 @@ class Seals:
 
     messages: dict[str, tuple[str, str, str, int]] = field(default_factory=dict)
     seen: list[Fragment] = field(default_factory=list)
+    of_aggregator: dict[str, Envelopes] = field(default_factory=dict)
+    """With the keys that the aggregator had, by session."""
+    envelopes: WeakSet[Envelopes] = field(default_factory=WeakSet)
+    """Of all parties and sessions, as long as a party has them."""
 
     def see(self, fragment: Fragment) -> None:
         self.seen.append(fragment)
 
 
 def record_seals(patch: pytest.MonkeyPatch, seals: Seals | None = None) -> Seals:
-    seals, seal = seals or Seals(), Correspondence.seal
+    seals, seal, take = seals or Seals(), Envelopes.seal, Envelopes.take
 
     def recorded(self, receiver, message):
         fragments = seal(self, receiver, message)
-        entry = (read_header(message).kind, self.name, receiver, len(message))
+        entry = (read_header(message).kind, self._own.name, receiver, len(message))
         seals.messages[fragments[0].envelope] = entry
         return fragments
 
-    patch.setattr(Correspondence, "seal", recorded)
+    def taken(self, offers):
+        take(self, offers)
+        seals.envelopes.add(self)
+        if self._own.name == AGGREGATOR:
+            seals.of_aggregator[self._session] = self
+
+    patch.setattr(Envelopes, "seal", recorded)
+    patch.setattr(Envelopes, "take", taken)
     return seals
 
 
@@ -188,18 +206,56 @@ ROLES = {PAYMENT_NETWORK: "S", AGGREGATOR: "A"}
 
 
 def test_the_relay_sees_sizes_and_opens_only_what_is_for_the_aggregator(troubled):
-    federation, seals = troubled[0], troubled[3]
-    aggregator = Correspondence(read_identity(federation.stores[AGGREGATOR]), federation.cards)
+    seals = troubled[3]
+    sessions = [own for own in seals.of_aggregator.values() if own.knows(PAYMENT_NETWORK)]
+    assert len(sessions) >= 2
     between_others = [part for part in seals.seen if AGGREGATOR not in (part.sender, part.receiver)]
     assert len(between_others) > 20
     for fragment in between_others:
-        with pytest.raises(ProtocolError, match="was not sealed by it for aggregator"):
-            aggregator.open(replace(fragment, receiver=AGGREGATOR))
+        for aggregator in sessions:
+            with pytest.raises(ProtocolError, match="was not sealed by it for aggregator"):
+                aggregator.open(replace(fragment, receiver=AGGREGATOR))
         # A sealed message is as long as the message, plus nonce and tag; nothing of it shows.
         *_, size = seals.messages[fragment.envelope]
         if fragment.n_parts == 1:
             assert len(fragment.body) == size + 28
         assert MAGIC not in fragment.body[:64]
+
+
+def test_recorded_envelopes_stay_closed_to_who_steals_the_keys_of_all_stores(troubled):
+    """What two parties can work out from their long-term keys alone opens none of them."""
+    federation, seals = troubled[0], troubled[3]
+    keys = {
+        name: Correspondence(read_identity(store), federation.cards)
+        for name, store in federation.stores.items()
+    }
+    assert len(seals.seen) > 40
+    for fragment in seals.seen:
+        one, other = fragment.sender, fragment.receiver
+        shared = keys[one].exchange(keys[one].public_key(other))
+        names = (fragment.federation.encode(), one.encode(), other.encode())
+        label = _label(fragment.envelope, fragment.part, fragment.n_parts)
+        for version in (1, 2):
+            info = framed(b"pv4fad envelope, version %d" % version, *names)
+            key = HKDF(SHA256(), 32, salt=None, info=info).derive(shared)
+            with pytest.raises(StoreError):
+                Sealer(key).open(fragment.body, label)
+
+
+def test_the_keys_of_a_session_are_gone_when_its_job_is_over(trained, tmp_path):
+    federation = trained[0].copied_to(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        seals = record_seals(patch)
+        federation.run("check")
+        assert {own._session for own in seals.envelopes} > {""}
+        seals.of_aggregator.clear()
+
+        def left() -> bool:
+            gc.collect()
+            return {own._session for own in seals.envelopes} <= {""}
+
+        assert comes_true(left, 60)
+    federation.close()
 
 
 def test_the_table_of_what_the_relay_sees_is_right(troubled, paper):

@@ -16,7 +16,7 @@ from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.cli.federation_demo import free_ports
 from pv4fad.deployment.card import PartyCard
 from pv4fad.deployment.certificates import new_certificate
-from pv4fad.deployment.envelope import Correspondence
+from pv4fad.deployment.correspondence import Correspondence
 from pv4fad.deployment.hub.carrier import HubCarrier, connected
 from pv4fad.deployment.hub.node import Node
 from pv4fad.deployment.hub.server import run_hub

@@ -20,7 +20,8 @@ import polars as pl
 from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.deployment.card import PartyCard
 from pv4fad.deployment.certificates import new_certificate
-from pv4fad.deployment.envelope import Correspondence, Fragment
+from pv4fad.deployment.correspondence import Correspondence
+from pv4fad.deployment.envelope import Fragment
 from pv4fad.deployment.exchange import Reply, Request, from_bytes, to_bytes
 from pv4fad.deployment.hub.desk import Desk
 from pv4fad.deployment.jobs import NetworkMember

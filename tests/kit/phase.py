@@ -48,3 +48,12 @@ def noise(ciphertext: Ciphertext, secret: SecretKey) -> np.ndarray:
     values = phase(ciphertext, secret)
     message = (values + t // 2) % t - t // 2
     return (values - message) // t
+
+
+def coefficients(ring: Ring, slots: np.ndarray) -> np.ndarray:
+    """Of the plaintext with these slots, centred."""
+    t, found = ring.plain_modulus, np.zeros(ring.degree, np.int64)
+    for term in ring.encode(slots).to_string().split(" + "):
+        value, _, power = term.partition("x^")
+        found[int(power or 0)] = int(value, 16)
+    return np.where(found > t // 2, found - t, found)

@@ -18,7 +18,6 @@ import pytest
 from tests.kit.world import KnownNoiseBank, World, make_world
 
 from pv4fad.parties.party import Party
-from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.wire import Address, Message, decode, encode
 from pv4fad.store.records import R, Record, Records
 from pv4fad.store.store import MemoryStore
@@ -149,9 +148,9 @@ def spy_on_masks(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[tu
     """Whose pairwise masks are made from now on, and in which context."""
     made, pairwise_mask = [], module.pairwise_mask
 
-    def spy(own: PairwiseKey, others: Any, run_id: str, context: bytes, **sizes: int) -> Any:
-        made.append((own.owner, context))
-        return pairwise_mask(own, others, run_id, context, **sizes)
+    def spy(own: str, seeds: Any, context: bytes, **sizes: int) -> Any:
+        made.append((own, context))
+        return pairwise_mask(own, seeds, context, **sizes)
 
     monkeypatch.setattr(module, "pairwise_mask", spy)
     return made

@@ -3,7 +3,10 @@
 from html.parser import HTMLParser
 
 PASSPHRASE = "correct horse battery"
-HOSTILE = '"><script>document.title="owned"</script><img src=https://example.org/x onerror=a()>'
+HOSTILE = (
+    '"><script>document.title="owned"</script><img src=https://example.org/x onerror=a()>'
+    "{0} {no} }{"
+)
 LONG = "M" * 3000
 FIGURES = {"precision-recall", "training", "training-bytes", "scoring", "scoring-bytes"}
 

@@ -24,7 +24,6 @@ from pv4fad.errors import (
 from pv4fad.hashing.table_size import TableLayout
 from pv4fad.parties.party import Party
 from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, set_delta_limit, set_limit, spend
-from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.compare.messages import LabelMasks
 from pv4fad.protocol.count.bank import draw_noise
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
@@ -352,9 +351,7 @@ def test_a_run_outside_of_its_policy_is_refused_before_anything_is_computed(run,
 def test_the_limit_on_layers_holds_over_all_names_of_tables_runs_and_clocks():
     """Only the day and the kind of table count; a clock that was set back starts no new day."""
     store, day = MemoryStore("bank01"), [datetime(2026, 1, 2, tzinfo=UTC)]
-    scoring = BankScoring(
-        "bank01", WorkerPool(0), PairwiseKey("bank01", bytes(32)), 10, lambda: day[0]
-    )
+    scoring = BankScoring("bank01", WorkerPool(0), 10, lambda: day[0])
 
     def ask(run_id: str, table_id: str, *, broadcast: bool = False) -> None:
         layout = TableLayout.for_accounts(1000, 1)

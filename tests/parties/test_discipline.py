@@ -9,6 +9,7 @@ from tests.kit.recording import Event, Recording, changed, party_with, recorded_
 from tests.kit.round_recording import recorded
 
 from pv4fad.errors import CiphertextError, OrderError, ParameterError, ProtocolError, WireError
+from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.compare.messages import BlindedSums, EncryptedDigits, LabelMasks, SharedLabels
 from pv4fad.protocol.count.messages import MaskedProducts, NoisyCounts, NoisySums
 from pv4fad.protocol.identity import Identity, PublicIdentity
@@ -24,9 +25,12 @@ from pv4fad.protocol.match.messages import (
 )
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
+from pv4fad.protocol.propose.state import ANSWERS, MaskKey, MaskSeeds
+from pv4fad.protocol.propose.state import SUMS as SUMS_MASKED
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.score.messages import ScoreQuery, ScoreReply
 from pv4fad.protocol.wire import encode, id_of
+from pv4fad.store.records import Records
 
 PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
 BOTH = (
@@ -395,10 +399,13 @@ def test_a_roster_with_a_foreign_signing_key_is_refused(run):
     """Whoever relays the keys cannot put itself in the middle."""
     event = run.of(Roster, "bank01")[0]
     own, other = event.message.identities
-    impostor = Identity.generate("bank02").public().to_bytes()
-    stranger = Identity.generate("bank03").public().to_bytes()
+    run_id, key = event.message.address.run_id, PairwiseKey("bank02", bytes(range(32)))
+    impostor = Identity.generate("bank02").for_run(key, run_id).to_bytes()
+    stranger = Identity.generate("bank03").for_run(key, run_id).to_bytes()
+    replayed = run.world.federation.banks[1]._identity.for_run(key, "another run").to_bytes()
     for wrong, match in (
         ((own, impostor), "another signing key"),
+        ((own, replayed), f"the X25519 key of bank02 is not signed by it for run {run_id}"),
         ((impostor, other), "not exactly"),
         ((own,), "not exactly"),
         ((own, other, other), "not exactly"),
@@ -419,8 +426,10 @@ def test_a_roster_with_a_bank_that_is_not_known_or_a_key_that_hides_nothing_is_r
         party.handle(event.data)
     public = signing.public_key().public_bytes_raw()
     party._signing_keys = known | {"bank02": public}
-    signature = signing.sign(b"pv4fad identity, version 1\x00" + unfit + b"bank02")
-    shown = PublicIdentity("bank02", public, unfit, signature).to_bytes()
+    run_id = event.message.address.run_id
+    signed = b"pv4fad identity for a run, version 1\x00" + unfit
+    signature = signing.sign(signed + bytes([len(run_id)]) + run_id.encode() + b"bank02")
+    shown = PublicIdentity("bank02", public, unfit, signature, run_id).to_bytes()
     with pytest.raises(ProtocolError, match="the X25519 key of bank02 is not valid"):
         party.handle(changed(event.message, identities=(own, shown)))
     assert party.store.snapshot() == event.before
@@ -496,3 +505,17 @@ def test_no_refusal_shows_a_value(run):
     with pytest.raises(ProtocolError) as caught:
         event.party().handle(changed(event.message, residues=residues))
     assert str(t + 12345) not in str(caught.value)
+
+
+@each_model
+def test_what_masks_follow_from_is_forgotten_when_it_is_used(run):
+    """Nothing that a bank keeps after its sums opens a recorded message with them."""
+    meeting, last = run.of(Roster, "bank01")[0], run.events[-1]
+    with meeting.party().store.transaction() as tx:
+        assert Records(tx, meeting.message.address.run_id).has(MaskKey)
+    bank = run.world.federation.banks[0]
+    with bank.store.transaction() as tx:
+        records = Records(tx, last.message.address.run_id)
+        assert not records.has(MaskKey)
+        assert not records.has(MaskSeeds, SUMS_MASKED)
+        assert records.has(MaskSeeds, ANSWERS)

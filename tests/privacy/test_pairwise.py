@@ -22,9 +22,11 @@ def partners(own, keys):
     return {key.owner: key.public for key in keys if key is not own}
 
 
-def masks(keys, n=50, run="run-1", context=b"sums", modulus=T):
+def masks(keys, n=50, *, run="run-1", purpose="sums", context=b"sums", modulus=T):
+    seeds = {own: pairwise_seeds(own, partners(own, keys), run, purpose) for own in keys}
     return [
-        pairwise_mask(own, partners(own, keys), run, context, modulus=modulus, n=n) for own in keys
+        pairwise_mask(own.owner, shared, context, modulus=modulus, n=n)
+        for own, shared in seeds.items()
     ]
 
 
@@ -66,14 +68,15 @@ def test_a_mask_that_is_missing_in_a_tenth_of_the_entries_would_be_noticed():
     assert chi_square(mask, T) > 1000
 
 
-def test_masks_differ_for_every_run_and_every_context():
+def test_masks_differ_for_every_run_purpose_and_context():
     keys = make_keys(2)
     seen = [
-        masks(keys, run=run, context=context)[0].tobytes()
+        masks(keys, run=run, purpose=purpose, context=context)[0].tobytes()
         for run in ("run-1", "run-2")
+        for purpose in ("sums", "answers")
         for context in (b"sums", b"score/table-1/0", b"score/table-1/1")
     ]
-    assert len(set(seen)) == 6
+    assert len(set(seen)) == 12
     assert masks(keys)[0].tobytes() == seen[0]
 
 
@@ -83,8 +86,8 @@ def test_masks_are_unpredictable_without_the_keys():
 
 def test_two_banks_derive_the_same_seed_and_a_third_another_one():
     a, b, c = make_keys(3)
-    from_a = pairwise_seeds(a, partners(a, [b, c]), "r")
-    assert from_a["z"] == pairwise_seeds(b, partners(b, [a, c]), "r")["m"]
+    from_a = pairwise_seeds(a, partners(a, [b, c]), "r", "sums")
+    assert from_a["z"] == pairwise_seeds(b, partners(b, [a, c]), "r", "sums")["m"]
     assert from_a["z"] != from_a["a"]
     assert len(from_a["z"]) == 32
 
@@ -92,35 +95,35 @@ def test_two_banks_derive_the_same_seed_and_a_third_another_one():
 def test_seed_derivation_never_changes():
     own = PairwiseKey("bank-a", bytes(range(32)))
     other = PairwiseKey("bank-b", bytes(range(1, 33)))
-    mask = pairwise_mask(own, {"bank-b": other.public}, "run-1", b"sums", modulus=T, n=4)
-    assert pairwise_seeds(own, {"bank-b": other.public}, "run-1")["bank-b"].hex() == (
-        "c4a1930b0c7edf49a67e357e8354485f531976f5906e07cc61d043e46a40792e"
+    seeds = pairwise_seeds(own, {"bank-b": other.public}, "run-1", "sums")
+    assert seeds["bank-b"].hex() == (
+        "d8c4a0910f68b38a8b8743e2c695ed922bbf7c6a4d5131ba7b769de167c8e9f4"
     )
-    assert mask.tolist() == [41963, 28056, 25453, 20887]
+    mask = pairwise_mask("bank-a", seeds, b"sums", modulus=T, n=4)
+    assert mask.tolist() == [1465, 48719, 29712, 29957]
 
 
 @pytest.mark.parametrize("public", [bytes(32), b"\x01" + bytes(31), LOW_ORDER_POINT, b"short"])
 def test_keys_that_make_the_secret_public_are_refused(public):
     (own,) = make_keys(1)
     with pytest.raises(ProtocolError, match="key of bank-b is not valid"):
-        pairwise_mask(own, {"bank-b": public}, "r", b"sums", modulus=T, n=1)
+        pairwise_seeds(own, {"bank-b": public}, "r", "sums")
 
 
 def test_a_bank_is_not_its_own_partner_and_no_key_comes_twice():
     own, other = make_keys(2)
     with pytest.raises(ProtocolError, match="partner of itself"):
-        pairwise_mask(own, {own.owner: other.public}, "r", b"sums", modulus=T, n=1)
+        pairwise_seeds(own, {own.owner: other.public}, "r", "sums")
     for others in ({"x": own.public}, {"x": other.public, "y": other.public}):
         with pytest.raises(ProtocolError, match="the same X25519 key"):
-            pairwise_mask(own, others, "r", b"sums", modulus=T, n=1)
+            pairwise_seeds(own, others, "r", "sums")
 
 
 def test_impossible_requests_are_refused():
-    (own,) = make_keys(1)
     with pytest.raises(ParameterError, match="context"):
-        pairwise_mask(own, {}, "r", b"", modulus=T, n=1)
+        pairwise_mask("bank-a", {}, b"", modulus=T, n=1)
     with pytest.raises(ParameterError, match="modulus"):
-        pairwise_mask(own, {}, "r", b"sums", modulus=0, n=1)
+        pairwise_mask("bank-a", {}, b"sums", modulus=0, n=1)
 
 
 def test_the_secret_is_not_shown():

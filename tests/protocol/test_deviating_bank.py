@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 import pytest
 import seal
-from tests.kit.phase import phase, residues_of
+from tests.kit.phase import coefficients, phase, residues_of
 from tests.kit.uniformity import is_uniform
 
 import pv4fad.he.uniform_parts
@@ -42,15 +42,6 @@ def keys():
     return generate_keys(share_ring(T), "test", relinearisation=False)
 
 
-def coefficients(slots: np.ndarray) -> np.ndarray:
-    """The plaintext with these slots, centred."""
-    found = np.zeros(N, np.int64)
-    for term in RING.encode(slots).to_string().split(" + "):
-        value, _, power = term.partition("x^")
-        found[int(power or 0)] = int(value, 16)
-    return np.where(found > T // 2, found - T, found)
-
-
 def one_hot(slot: int) -> np.ndarray:
     return np.eye(1, N, slot, dtype=np.uint64)[0]
 
@@ -58,7 +49,7 @@ def one_hot(slot: int) -> np.ndarray:
 def crafted_share(keys) -> bytes:
     """E[s], and in its noise t·(Q/t²)·g, where g picks the targets: beside the message."""
     share = SecretEncryptor(keys.secret).encrypt(secret_residues(T, N))
-    g = coefficients(np.isin(np.arange(N), TARGETS)).astype(object)
+    g = coefficients(RING, np.isin(np.arange(N), TARGETS)).astype(object)
     extra = np.stack([(T * (Q // T**2) * g % q).astype(np.uint64) for q in RING.primes])
     frame = Sanitiser(keys.public, Flood(3, 1))._frame
     Evaluator(keys.public).add(share, frame.coefficients(extra))
@@ -131,7 +122,7 @@ def fitting(seen: bytes, secret, values: list[int], flood: Flood) -> list[tuple[
     """The guesses about the targets under which every coefficient of the phase is one that message
     and flood can make: all that a phase tells, because both are uniform."""
     at_first_prime = phase(RING.load(seen, 1), secret).astype(float) * T / RING.primes[0]
-    basis = np.stack([coefficients(one_hot(slot)) for slot in TARGETS]).astype(float)
+    basis = np.stack([coefficients(RING, one_hot(slot)) for slot in TARGETS]).astype(float)
     reach = T * (T * flood.reach / prod(RING.primes[: flood.n_primes])) + 1e-3  # beside rounding
     found = []
     for guess in product(sorted({0, *values}), repeat=len(TARGETS)):

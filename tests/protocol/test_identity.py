@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pv4fad.errors import ParameterError, ProtocolError, StoreError
-from pv4fad.privacy.pairwise import pairwise_seeds
+from pv4fad.privacy.pairwise import PairwiseKey
 from pv4fad.protocol.identity import (
     Identity,
     PublicIdentity,
@@ -27,11 +27,17 @@ def test_identities_survive_store_and_wire():
     assert PublicIdentity.from_bytes(BANK.public().to_bytes()) == BANK.public()
 
 
-def test_the_presented_key_is_the_one_that_makes_pairwise_seeds():
-    other = Identity.generate("bank-b")
-    seed = pairwise_seeds(BANK.pairwise, {"bank-b": other.public().pairwise_key}, "r")["bank-b"]
-    mirrored = pairwise_seeds(other.pairwise, {"bank-a": BANK.public().pairwise_key}, "r")
-    assert mirrored["bank-a"] == seed
+def test_the_key_for_a_run_is_signed_by_the_party_for_that_run_and_no_other():
+    key, other = PairwiseKey("bank-a", bytes(range(32))), Identity.generate("bank-b")
+    shown = BANK.for_run(key, "run-1").to_bytes()
+    assert PublicIdentity.from_bytes(shown, "run-1").pairwise_key == key.public
+    for run_id in ("run-2", ""):
+        with pytest.raises(ProtocolError, match="the X25519 key of bank-a is not signed by it"):
+            PublicIdentity.from_bytes(shown, run_id)
+    with pytest.raises(ProtocolError, match="is not signed by it for run run-1"):
+        PublicIdentity.from_bytes(BANK.public().to_bytes(), "run-1")
+    with pytest.raises(ProtocolError, match="another signing key"):
+        PublicIdentity.from_bytes(shown, "run-1").require_signed_by(other.public().signing_key)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))

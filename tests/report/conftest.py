@@ -138,7 +138,7 @@ def hostile_dossier(whole, document):
         findings=(Finding(attacker="lead", target=HOSTILE, measure=HOSTILE, found=1, n=1),),
     )
     content = replace(whole, document=document.model_copy(update=changed), attack=attack)
-    audit = Audit((HOSTILE,), 1, 1, (Fault(HOSTILE, HOSTILE),))
+    audit = Audit((HOSTILE,), 1, 1, 1, 0, (Fault(HOSTILE, HOSTILE),))
     integrity = Integrity(
         program=HOSTILE,
         origin=HOSTILE,

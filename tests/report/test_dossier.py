@@ -163,6 +163,8 @@ def test_logs_are_compared_and_their_keys_shown(attacked, key, dossier):
         "parties": list(PARTIES),
         "n_messages": 3,
         "n_confirmed": 0,
+        "n_live": 0,
+        "n_live_missing": 0,
         "faults": [],
     }
     with RunFolder(attacked).stores(PARTIES, Passphrase(PASSPHRASE)) as stores:

@@ -25,7 +25,7 @@ from pv4fad.api.own_table import keep_table
 from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.deployment.carrier import Carrier
 from pv4fad.deployment.carriers import carrier_of
-from pv4fad.deployment.envelope import Correspondence
+from pv4fad.deployment.correspondence import Correspondence
 from pv4fad.deployment.exchange import Job
 from pv4fad.deployment.job_notes import abandon, read_notes
 from pv4fad.deployment.jobs import RUNS, NetworkMember

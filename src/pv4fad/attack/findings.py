@@ -28,7 +28,7 @@ class Finding(ValidatedModel):
     """What the numbers are."""
     found: float
     guess: float | None = None
-    """The same without the run: what the base rate gives."""
+    """The same without the run: what the base rate, or what the attacker knew before, gives."""
     allowed: float | None = None
     """The most that the claim allows; None: it says nothing about this."""
     n: int

@@ -42,6 +42,7 @@ from pv4fad.workers import WorkerPool
 ACCOUNTS = 60
 BANKS = {"AAAADE01": "bank01", "AAAADE02": "bank02"}
 _BINS = 16
+_ANYTHING = "anything about {{rows}}: {}"
 
 
 @dataclass
@@ -51,6 +52,16 @@ class Seen:
     residues: list[NDArray[np.float64]] = field(default_factory=list, repr=False)
     """As shares of t."""
     messages: list[tuple[str, str, int]] = field(default_factory=list)
+    """Kind, sender, size."""
+
+    @property
+    def by_sender(self) -> frozenset[tuple[str, tuple[tuple[str, int], ...]]]:
+        """Kinds and sizes in the order of each sender; who of two comes first is chance."""
+        senders = {sender for _, sender, _ in self.messages}
+        return frozenset(
+            (one, tuple((kind, size) for kind, sender, size in self.messages if sender == one))
+            for one in senders
+        )
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -152,36 +163,35 @@ def lab_findings(
     )  # fmt: skip
 
 
-def _about(attacker: str, first: list[Seen], second: list[Seen]) -> tuple[Finding, Finding]:
+def _about(attacker: str, first: list[Seen], second: list[Seen]) -> tuple[Finding, ...]:
     everything = np.concatenate([one.values for one in (*first, *second)])
     guesses = _guesses(first, second)
-    same_messages = len({tuple(one.messages) for one in (*first, *second)}) == 1
-    return (
-        Finding.model_validate(
-            {
-                "attacker": attacker,
-                "target": "anything about {rows}: two worlds told apart",
+    chance = chance_of_half(len(guesses))
+    return tuple(
+        Finding.model_validate({"attacker": attacker, "target": _ANYTHING.format(how)} | entries)
+        for how, entries in {
+            "messages that differ": {
+                "measure": "different orders of kinds and sizes, besides the first",
+                "found": len({one.by_sender for one in (*first, *second)}) - 1,
+                "allowed": 0,
+                "n": len(first) + len(second),
+            },
+            "two worlds told apart": {
                 "measure": "right guesses, where half are right by chance",
-                "found": float(guesses.mean()) if same_messages else 1.0,
+                "found": float(guesses.mean()),
                 "guess": 0.5,
-                "allowed": min(1.0, chance_of_half(len(guesses))),
+                "allowed": None if chance >= 1 else chance,
                 "n": len(guesses),
-                "note": "kinds, order and sizes of messages are the same"
-                if same_messages
-                else "messages differ in kind, order or size",
-            }
-        ),
-        Finding.model_validate(
-            {
-                "attacker": attacker,
-                "target": "anything about {rows}: values that are not uniform",
+                "note": "too few to test a claim: see --worlds" if chance >= 1 else "",
+            },
+            "values that are not uniform": {
                 "measure": "1 − p of a chi-square test",
                 "found": 1 - uniformity(everything),
                 "guess": 0.5,
                 "allowed": 1 - 1e-6,
                 "n": len(everything),
-            }
-        ),
+            },
+        }.items()
     )
 
 

@@ -17,6 +17,7 @@ from sklearn.metrics import average_precision_score
 
 from pv4fad.attack.findings import Finding
 from pv4fad.errors import DataError
+from pv4fad.evidence.cells import n_cells, n_hit_cells
 from pv4fad.evidence.classes import ORDINARY, counted_sets, kind_counts, provided_kinds
 from pv4fad.evidence.judgement import UNKNOWN
 from pv4fad.evidence.noise import CountNoise
@@ -74,6 +75,11 @@ class CountsView:
         ids = tuple(id_of[int(key)] for key in counted.key)
         return cls(parameters, ids, cell, counts, counted.n_path)
 
+    def hits(self) -> list[bytes]:
+        """Accounts with an anomalous payment: the payment network's own labels say it."""
+        n_hit = n_hit_cells(len(self.kept) // n_cells(1))
+        return [self.ids[k] for k in np.flatnonzero(self.cell < n_hit)]
+
     def log_odds(self) -> Floats:
         """Of each account that counts: not ordinary against ordinary, by its cell."""
         parameters = self.parameters
@@ -105,17 +111,21 @@ def by_counts(views: Sequence[CountsView], odd_of: dict[bytes, bool]) -> Finding
         for account, value in zip(view.ids, view.log_odds(), strict=True):
             total[account] = total.get(account, 0.0) + float(value)
     truth = np.array([odd_of[account] for account in total])
-    rate = float(truth.mean()) if len(truth) else 0.0
-    found = float(average_precision_score(truth, list(total.values()))) if truth.any() else 0.0
+    hit = {account for view in views for account in view.hits()}
+    labels = [account in hit for account in total]
+    found, alone = (
+        float(average_precision_score(truth, order)) if truth.any() else 0.0
+        for order in (list(total.values()), labels)
+    )
     return Finding(
         attacker="lead",
         target="which {records} are not ordinary, from the counts",
         measure="average precision",
         found=found,
-        guess=rate,
+        guess=alone,
         n=len(truth),
-        note=f"{len(views)} run{'s' * (len(views) > 1)} together; anomalous {{rows}} in a cell are"
-        " its own knowledge",
+        note=f"{len(views)} run{'s' * (len(views) > 1)} together; without the run: from its own"
+        f" labels; {truth.mean() if len(truth) else 0:.3f} are not ordinary",
     )
 
 

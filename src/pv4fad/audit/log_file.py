@@ -1,7 +1,7 @@
 """A party's log as a file, for others to read: ids, digests and signatures, and nothing secret.
 
 Of a bank also its ledger: what it has spent, on which run, under which limit.  Of each run also the
-commitment of the payment network, as it was proposed to this party.
+commitment of the payment network, as it was proposed to this party.  Of live messages the marks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import ValidationError
 
+from pv4fad.audit.live_marks import LiveMark
 from pv4fad.audit.log import Chain, Direction, Entry, ledger_salt
 from pv4fad.audit.stamp import SALT_BYTES, Mark, Stamp
 from pv4fad.errors import DataError, ProtocolError
@@ -110,16 +111,17 @@ class LogFile(ValidatedModel):
     """All that a party shows of its log."""
 
     format: Literal["pv4fad log"] = "pv4fad log"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     party: str
     identity: Hex
     chains: tuple[LoggedChain, ...]
     ledger: LoggedLedger
     runs: tuple[LoggedRun, ...]
+    live: tuple[LiveMark, ...] = ()
 
     @classmethod
-    def of(cls, store: Store, identity: Identity) -> LogFile:
-        """The log of a party, from its store."""
+    def of(cls, store: Store, identity: Identity, live: tuple[LiveMark, ...] = ()) -> LogFile:
+        """The log of a party, from its store; `live`: the marks in its folder."""
         with store.transaction() as tx:
             log = Records.of_party(tx)
             chains = tuple(
@@ -146,6 +148,7 @@ class LogFile(ValidatedModel):
             chains=chains,
             ledger=ledger,
             runs=runs,
+            live=live,
         )
 
     @classmethod

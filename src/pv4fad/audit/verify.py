@@ -17,6 +17,7 @@ from itertools import pairwise
 from pv4fad.audit.ledgers import check_ledger
 from pv4fad.audit.log_file import LogFile, LoggedMessage
 from pv4fad.audit.stamp import first_head
+from pv4fad.audit.verify_live import verify_live
 from pv4fad.errors import DataError
 
 
@@ -37,6 +38,10 @@ class Audit:
     """Different ones, in all logs together."""
     n_confirmed: int
     """Of these the receiver has said, under its own signature, that it has them."""
+    n_live: int
+    """Live messages that marks cover."""
+    n_live_missing: int
+    """Of these did not arrive: late ones are dropped."""
     faults: tuple[Fault, ...]
 
 
@@ -62,7 +67,12 @@ def verify_logs(logs: Sequence[LogFile]) -> Audit:
             for message in (*(chain.received or ()), *(chain.sent or ()))
         ]
         faults += [Fault(log.party, what) for what in check_ledger(log, stamps)]
-    return Audit(tuple(by_name), n_messages, n_confirmed, tuple(dict.fromkeys(faults)))
+    live = verify_live(logs)
+    faults += [Fault(*found) for found in live.faults]
+    return Audit(
+        *(tuple(by_name), n_messages, n_confirmed, live.n_messages, live.n_missing),
+        tuple(dict.fromkeys(faults)),
+    )
 
 
 Messages = tuple[LoggedMessage, ...]

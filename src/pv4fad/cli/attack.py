@@ -82,11 +82,11 @@ def lines_of(one: Finding, words: Words) -> tuple[str, str]:
     """Who wants to know what; how well it went."""
     numbers = f"{one.measure}: {one.found:.3f}"
     if one.guess is not None:
-        numbers += f" (by chance {one.guess:.3f})"
+        numbers += f" (without the run {one.guess:.3f})"
     numbers += f", {one.n:,} cases"
     if one.allowed is not None:
         holds = "holds" if one.within_claim else "DOES NOT HOLD"
-        numbers += f"; claim: at most {one.allowed:.3f}, {holds}"
+        numbers += f"; claim: at most {one.allowed:.6g}, {holds}"
     if one.note:
-        numbers += f". {words(one.note)}"
-    return words(f"{one.who}: {one.target}"), f"  {numbers}"
+        numbers += f"; {words.of_file(one.note)}"
+    return words.of_file(f"{one.who}: {one.target}"), f"  {numbers}"

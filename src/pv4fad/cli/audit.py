@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from pv4fad.audit.live_marks import MARKS_FILE, MarkLog
 from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.verify import Audit, verify_logs
 from pv4fad.cli.console import err, fail, out, print_json
@@ -81,6 +82,8 @@ def verify(
                 ],
                 "messages": found.n_messages,
                 "confirmed": found.n_confirmed,
+                "live": found.n_live,
+                "live_missing": found.n_live_missing,
                 "faults": [{"party": one.party, "what": one.what} for one in found.faults],
             }
         )
@@ -162,7 +165,7 @@ def _log_of(folder: Path, key_file: Path | None) -> LogFile:
         identity = stored_identity(store)
         if identity is None:
             raise StoreError(f"{folder}: {store.party} has no keys yet, and has signed nothing")
-        return LogFile.of(store, identity)
+        return LogFile.of(store, identity, MarkLog.read(folder / MARKS_FILE))
 
 
 def _opened(folder: Path, key_file: Path | None) -> DiskStore:
@@ -179,6 +182,12 @@ def _print(logs: list[LogFile], found: Audit) -> None:
         " them under their own signature",
         soft_wrap=True,
     )
+    if found.n_live:
+        out.print(
+            f"{found.n_live:,} live messages, up to the last mark of each session;"
+            f" {found.n_live_missing:,} of them did not arrive",
+            soft_wrap=True,
+        )
     for one in found.faults:
         out.print(f"[bold red]{escape(one.party)}[/]: {escape(one.what)}", soft_wrap=True)
     if not found.faults:

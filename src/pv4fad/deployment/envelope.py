@@ -1,13 +1,15 @@
 """Messages sealed from party to party: a carrier sees sender, receiver and size only.
 
-    key(i → j) = HKDF-SHA256(X25519(secret_i, public_j); federation, i, j)
-    envelope   = the encoded message in parts, each AES-256-GCM under key(i → j),
-                 bound to its envelope (random id), its position and the number of parts
+    each party i   makes a key e_i when a session of the relay begins, and forgets it when it ends
+    offer(i)       = e_i, signed by i for this federation and session; the relay shows it to all
+    key(i → j)     follows from e_i, e_j and the long-term keys of both           (`agreement`)
+    envelope       = the encoded message in parts, each AES-256-GCM under key(i → j),
+                     bound to its envelope (random id), its position and the number of parts
 
-Only i and j have the key, so opening also proves who sent it.  Keys come from the cards that
-people compared, so a relay cannot put itself in between, and parties of another federation cannot
-send messages to this one.  Replayed envelopes are harmless: parties answer a message once
-(`parties.party`).
+Only i and j have the key, so opening also proves who sent it.  It is in memory and nowhere else:
+who records what a relay passes on, and steals the keys of cards and stores later, opens nothing.
+After a crash another session begins, and what did not arrive is sealed again.  Replayed envelopes
+are harmless: parties answer a message once (`parties.party`).
 """
 
 from __future__ import annotations
@@ -15,13 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-from pv4fad.deployment.card import PartyCard, federation_id
+from pv4fad.deployment.agreement import NewKey
+from pv4fad.deployment.correspondence import Correspondence, framed
 from pv4fad.errors import ProtocolError, StoreError
-from pv4fad.protocol.identity import Identity
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.sealing import KEY_BYTES, NONCE_BYTES, Label, Sealer
 
@@ -29,7 +27,8 @@ PART_BYTES = 2**20  # small enough that nothing waits long behind a part
 MOST_PARTS = 1024
 SEAL_BYTES = NONCE_BYTES + 16  # a sealed part is longer by nonce and tag
 _ID_BYTES = 16
-_PURPOSE = b"pv4fad envelope, version 1"
+_PURPOSE = b"pv4fad envelope, version 2"
+_OFFER = b"pv4fad session key, version 1"
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,28 @@ class Fragment:
     """Its place among all fragments from this sender to this receiver in a session, from 1."""
 
 
-class Correspondence:
-    """Seals one party's messages to the others of its federation, and opens theirs."""
+class Envelopes:
+    """One party's in one session: seals its messages to the others, and opens theirs."""
 
-    def __init__(self, identity: Identity, cards: Mapping[str, PartyCard]) -> None:
-        self.name = identity.name
-        self.federation = federation_id(cards.values())
-        self._identity = identity
-        self._public = {name: card.public.pairwise_key for name, card in cards.items()}
-        self._sealers: dict[tuple[str, str], Sealer] = {}
+    def __init__(self, own: Correspondence, session: str) -> None:
+        self._own, self._session = own, session
+        self._key = NewKey()
+        self._shown: dict[str, bytes] = {}  # new keys, by party
+        self._agreed: dict[str, tuple[Sealer, Sealer]] = {}  # to and from a party
+        signature = own.sign(self._statement(own.name, self._key.public))
+        self.offer = (self._key.public + signature).hex()
+
+    def take(self, offers: Mapping[str, str]) -> None:
+        """The new keys of the others, as the relay shows them."""
+        for name, offer in offers.items():
+            key = self._checked(name, offer)
+            if self._shown.setdefault(name, key) != key:
+                raise ProtocolError(f"{name} has signed two session keys for one session")
+
+    def knows(self, other: str) -> bool:
+        """Whether a message to this party can be sealed."""
+        self._own.require_known(other)
+        return other in self._shown
 
     def seal(self, receiver: str, message: bytes) -> list[Fragment]:
         """A message in sealed parts of bounded size."""
@@ -67,12 +79,12 @@ class Correspondence:
                 f"a message to {receiver} has {len(view):,} bytes; at most"
                 f" {MOST_PARTS * PART_BYTES:,} can be sent"
             )
-        sealer = self._sealer(self.name, receiver)
+        sealer, _ = self._sealers(receiver)
         return [
             Fragment(
-                self.name,
+                self._own.name,
                 receiver,
-                self.federation,
+                self._own.federation,
                 envelope,
                 part,
                 n_parts,
@@ -86,54 +98,55 @@ class Correspondence:
 
     def open(self, fragment: Fragment) -> bytes:
         """One part of a message to this party."""
-        if fragment.federation != self.federation:
+        name, federation = self._own.name, self._own.federation
+        if fragment.federation != federation:
             raise ProtocolError(
-                f"a message of federation {fragment.federation}, but {self.name} belongs to"
-                f" {self.federation}: the parties do not have the same cards"
+                f"a message of federation {fragment.federation}, but {name} belongs to"
+                f" {federation}: the parties do not have the same cards"
             )
-        if fragment.receiver != self.name:
-            raise ProtocolError(f"a message for {fragment.receiver} reached {self.name}")
+        if fragment.receiver != name:
+            raise ProtocolError(f"a message for {fragment.receiver} reached {name}")
+        _, sealer = self._sealers(fragment.sender)
         label = _label(fragment.envelope, fragment.part, fragment.n_parts)
         try:
-            return self._sealer(fragment.sender, self.name).open(fragment.body, label)
+            return sealer.open(fragment.body, label)
         except StoreError:
             raise ProtocolError(
                 f"a message that claims to be from {fragment.sender} was not sealed by it for"
-                f" {self.name}, or was changed on its way"
+                f" {name} in this session, or was changed on its way"
             ) from None
 
-    # For handshakes (`live_keys`).
+    def _checked(self, name: str, offer: str) -> bytes:
+        """The new key in an offer."""
+        shown = bytes.fromhex(offer) if _is_hex(offer) else b""
+        key, signature = shown[:KEY_BYTES], shown[KEY_BYTES:]
+        self._own.require_known(name)
+        if len(key) < KEY_BYTES or not self._own.is_signed(
+            name, self._statement(name, key), signature
+        ):
+            raise ProtocolError(f"a session key of {name} that it has not signed for this session")
+        if name == self._own.name and key != self._key.public:
+            raise ProtocolError(f"the relay shows a session key of {name} that is not its present")
+        return key
 
-    def seal_note(self, receiver: str, note: bytes, purpose: str) -> bytes:
-        """A few bytes for another party, bound to what they are for."""
-        return self._sealer(self.name, receiver).seal(note, ("pv4fad note", 1, purpose))
+    def _sealers(self, other: str) -> tuple[Sealer, Sealer]:
+        if other not in self._agreed:
+            if not self.knows(other):
+                raise ProtocolError(f"a message to or from {other} before its session key is known")
+            agreed = self._key.agree(
+                self._own,
+                other,
+                self._shown[other],
+                purpose=_PURPOSE,
+                session=self._session.encode(),
+                is_first=self._own.name < other,
+            )
+            self._agreed[other] = Sealer(agreed.ours), Sealer(agreed.theirs)
+        return self._agreed[other]
 
-    def open_note(self, sender: str, sealed: bytes, purpose: str) -> bytes:
-        """Opens `seal_note` of another party."""
-        try:
-            return self._sealer(sender, self.name).open(sealed, ("pv4fad note", 1, purpose))
-        except StoreError:
-            raise ProtocolError(f"a note ({purpose}) that {sender} has not sealed") from None
-
-    def exchange(self, public: X25519PublicKey) -> bytes:
-        """This party's long-term secret with a key of another."""
-        return X25519PrivateKey.from_private_bytes(self._identity.pairwise_secret).exchange(public)
-
-    def public_key(self, other: str) -> X25519PublicKey:
-        """The long-term key of another party."""
-        if other not in self._public:
-            raise ProtocolError(f"{self.name} has no card of {other}")
-        return X25519PublicKey.from_public_bytes(self._public[other])
-
-    def _sealer(self, sender: str, receiver: str) -> Sealer:
-        if (sender, receiver) not in self._sealers:
-            other = receiver if sender == self.name else sender
-            shared = self.exchange(self.public_key(other))
-            parts = [_PURPOSE, self.federation.encode(), sender.encode(), receiver.encode()]
-            info = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-            key = HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(shared)
-            self._sealers[sender, receiver] = Sealer(key)
-        return self._sealers[sender, receiver]
+    def _statement(self, name: str, key: bytes) -> bytes:
+        ends = (self._own.federation.encode(), self._session.encode(), name.encode())
+        return framed(_OFFER, *ends, key)
 
 
 class Assembly:
@@ -143,8 +156,8 @@ class Assembly:
     `MOST_PARTS`: so what is kept for a sender is bounded, whatever it sends.
     """
 
-    def __init__(self, correspondence: Correspondence) -> None:
-        self._correspondence = correspondence
+    def __init__(self, envelopes: Envelopes) -> None:
+        self._envelopes = envelopes
         self._open: dict[str, _OpenEnvelope] = {}
 
     def add(self, fragment: Fragment) -> bytes | None:
@@ -161,7 +174,7 @@ class Assembly:
             raise ProtocolError(f"part {fragment.part} of a message of {sender} is out of order")
         if len(fragment.body) > PART_BYTES + SEAL_BYTES:
             raise ProtocolError(f"a part of a message of {sender} is longer than parts are")
-        begun.whole += self._correspondence.open(fragment)
+        begun.whole += self._envelopes.open(fragment)
         begun.next_part += 1
         if begun.next_part < begun.n_parts:
             self._open[sender] = begun
@@ -182,3 +195,7 @@ class _OpenEnvelope:
 
 def _label(envelope: str, part: int, n_parts: int) -> Label:
     return ("pv4fad envelope", 1, envelope, part, n_parts)
+
+
+def _is_hex(text: str) -> bool:
+    return len(text) % 2 == 0 and not set(text) - set("0123456789abcdef")

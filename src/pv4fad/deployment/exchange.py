@@ -1,14 +1,15 @@
 """What the relay and a station tell each other, whoever carries it.
 
-    relay → station   session, job, fragments for the party, how many of its own have arrived
-    station → relay   fragments of the party, how many it has received, its state
+    relay → station   session, job, fragments for the party, how many of its own have arrived,
+                      the session keys of the others
+    station → relay   fragments of the party, how many it has received, its state, its session key
 
 Fragments are numbered on their way from one party to another, and their sender keeps them until
 their receiver has acknowledged them (`Outbox`).  So anything that got lost is simply sent again,
 what arrives twice is noticed, and no more than a window of bytes is on a way at a time.
-A *session* begins when the relay starts a job, or a station was restarted; numbers of one session
-mean nothing in another.  `resume` asks the party to send again all messages that may not have
-arrived.
+A *session* begins when the relay starts a job, or a station was restarted; numbers and keys of one
+session mean nothing in another.  A request without a session says that it is over.  `resume` asks
+the party to send again all messages that may not have arrived.
 
 As bytes: a header in JSON with its length before it, then the bodies of the fragments.
 """
@@ -25,7 +26,7 @@ from typing import Any, Literal, TypeVar
 from pv4fad.deployment.envelope import PART_BYTES, SEAL_BYTES, Fragment
 from pv4fad.errors import ProtocolError, WireError
 
-VERSION = 2
+VERSION = 3
 WINDOW_BYTES = 8 * 2**20  # on one way, not acknowledged
 _MOST_HEADER_BYTES = 2**18
 _LENGTH = struct.Struct("<I")
@@ -50,6 +51,8 @@ class Request:
     """What the station sent and nobody acknowledged may be lost: it sends it again."""
     acknowledged: Counts = field(default_factory=dict)
     """How many of the station's fragments each receiver has."""
+    offers: Mapping[str, str] = field(default_factory=dict)
+    """New keys of the parties, signed (`envelope.Envelopes`); those that are known are left out."""
     fragments: tuple[Fragment, ...] = field(repr=False, default=())
 
 
@@ -69,6 +72,8 @@ class Reply:
     progress: str = ""
     waiting: int = 0
     """Fragments that it has not sent yet."""
+    offer: str = ""
+    """Its own new key, signed."""
     fragments: tuple[Fragment, ...] = field(repr=False, default=())
 
 
@@ -124,14 +129,16 @@ def _fragments(entries: list[list[Any]], bodies: memoryview) -> tuple[Fragment, 
 
 
 def _require_types(found: Request | Reply) -> None:
-    texts = ("session", "order", "job", "party", "station", "state", "error", "progress")
+    texts = ("session", "order", "job", "party", "station", "state", "error", "progress", "offer")
     entries = vars(found)
     good = all(isinstance(entries.get(name, ""), str) for name in texts)
     good = good and isinstance(entries.get("waiting", 0), int)
-    counts = entries["acknowledged"]
-    if not good or not isinstance(counts, dict):
+    counts, offers = entries["acknowledged"], entries.get("offers", {})
+    if not good or not isinstance(counts, dict) or not isinstance(offers, dict):
         raise WireError("bytes that are no exchange between relay and station")
-    if any(type(count) is not int for count in counts.values()):
+    if any(type(count) is not int for count in counts.values()) or any(
+        type(offer) is not str for offer in offers.values()
+    ):
         raise WireError("bytes that are no exchange between relay and station")
 
 

@@ -1,9 +1,10 @@
 """The relay of one job: passes sealed fragments between stations, and cannot open them.
 
-It keeps a fragment until its receiver has acknowledged it, and tells the sender so: what a sender
-has under way to one receiver is bounded, and a slow receiver holds up nobody else.  Who was away
-gets what it has missed.  A station that was restarted has lost what was on its way: then a new
-session begins, in which every party sends again what may not have arrived.
+It shows every party the signed session keys of the others.  It keeps a fragment until its receiver
+has acknowledged it, and tells the sender so: what a sender has under way to one receiver is
+bounded, and a slow receiver holds up nobody else.  Who was away gets what it has missed.  A station
+that was restarted has lost what was on its way: then a new session begins, in which every party
+sends again what may not have arrived.
 
 The job is over when the payment network says so and no message is on its way any more.
 
@@ -41,6 +42,8 @@ class _Line:
     station: str = ""
     state: State = "idle"
     waiting: int = 0
+    offer: str = ""
+    """The party's session key, signed."""
 
     @property
     def is_quiet(self) -> bool:
@@ -87,12 +90,17 @@ class Relay:
         job: Job = self._job if party == PAYMENT_NETWORK else ""
         rewind = line.told is None
         said = Request(
-            self._session, self._resume, job, self._order, False, dict(line.acknowledged)
+            *(self._session, self._resume, job, self._order, False, dict(line.acknowledged)),
+            {name: other.offer for name, other in self._lines.items() if other.offer},
         )
-        if not (fragments or always) and said == line.told:
+        told = line.told or replace(said, offers={})
+        # Who does not work has no message to seal, and gets new keys with the next one to open.
+        known = told if line.state == "busy" else replace(told, offers=said.offers)
+        if not (fragments or always or rewind) and said == known:
             return None
         line.told = said
-        return replace(said, rewind=rewind, fragments=fragments)
+        new = {name: key for name, key in said.offers.items() if told.offers.get(name) != key}
+        return replace(said, rewind=rewind, offers=new, fragments=fragments)
 
     def wants_to_hear(self, party: str) -> bool:
         """Whether a station that speaks only when asked may have something to say."""
@@ -141,6 +149,9 @@ class Relay:
         if reply.state == "failed":
             raise ProtocolError(f"{party}: {reply.error}")
         woken = {party}
+        if reply.offer != line.offer:
+            line.offer = reply.offer
+            woken |= set(self._parties)
         for sender, count in reply.acknowledged.items():
             if line.outbox.acknowledge(sender, count):
                 self._lines[sender].acknowledged[party] = count

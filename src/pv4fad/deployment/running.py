@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.deployment.bank_answers import BankAnswers
 from pv4fad.deployment.carrier import Carrier
-from pv4fad.deployment.envelope import Correspondence
+from pv4fad.deployment.correspondence import Correspondence
 from pv4fad.deployment.jobs import NetworkMember
 from pv4fad.deployment.members import AggregatorMember, BankMember
 from pv4fad.deployment.party_folder import PartyFolder, read_identity

@@ -3,7 +3,7 @@
 What the relay says is taken at once; one thread works on it in order:
 
     begin a session → send again what may not have arrived, if asked → do the job, if there is one
-    → answer messages
+    → answer messages, until the session is over; then its keys are gone
 
 A carrier that keeps a connection open hands over what the station says as soon as there is
 something to say (`Line`); one that asks gets an answer to each request (`Station.exchange`).
@@ -24,7 +24,8 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from pv4fad.audit.notary import Notary
-from pv4fad.deployment.envelope import Assembly, Correspondence
+from pv4fad.deployment.correspondence import Correspondence
+from pv4fad.deployment.envelope import Assembly, Envelopes
 from pv4fad.deployment.exchange import WINDOW_BYTES, Job, Outbox, Reply, Request, State
 from pv4fad.errors import ProtocolError, Pv4fadError, UserError, WireError
 from pv4fad.protocol.wire import message_id, read_header
@@ -104,7 +105,6 @@ class Station:
         """None: nobody asks this party live."""
         self._line: Line | None = None
         self._session = self._new_session(Request(""))
-        self._session.state = "idle"
         self._worker = threading.Thread(target=self._work, name="party", daemon=True)
         self._worker.start()
 
@@ -112,7 +112,8 @@ class Station:
         """What the relay says; a new session ends the one before."""
         with self._changed:
             if request.session != self._session.id:
-                _log.info("session %s begins%s", request.session, " again" * request.resume)
+                if request.session:
+                    _log.info("session %s begins%s", request.session, " again" * request.resume)
                 self._session = self._new_session(request)
             try:
                 self._session.take(request)
@@ -143,7 +144,7 @@ class Station:
             until = time.monotonic() + self._hold_s
             while session is self._session and session.state == "busy":
                 now = time.monotonic()
-                if session.outbox.n_unsent:
+                if session.outbox.n_unsent or session.lacks_key:
                     until = min(until, now + self._settle_s)
                 if now >= until:
                     break
@@ -173,36 +174,40 @@ class Station:
     # The worker thread.
 
     def _work(self) -> None:
-        begun: _Session | None = None
+        served = ""
         while True:
             with self._changed:
-                while self._session is begun or not self._session.id:
+                while self._session.id in ("", served):
                     if self._closed:
                         return
                     self._errands.run_or_wait()
                 if self._closed:
                     return
-                begun = self._session
-            post = _StationPost(
-                self._changed,
-                begun,
-                self._correspondence,
-                self._notary,
-                self._is_current,
-                errands=self._errands,
-            )
-            try:
-                self._serve(begun, post)
-            except SessionEndedError:
-                continue
-            except Exception as error:
-                if isinstance(error, Pv4fadError):
-                    _log.error("%s: %s", type(error).__name__, error)
-                else:
-                    _log.exception("unexpected error")
-                with self._changed:
-                    begun.fail(error)
-                    self._changed.notify_all()
+                session = self._session
+            served = session.id
+            self._work_in(session)
+            del session  # and with it its keys
+
+    def _work_in(self, session: _Session) -> None:
+        post = _StationPost(
+            self._changed,
+            session,
+            self._notary,
+            self._is_current,
+            errands=self._errands,
+        )
+        try:
+            self._serve(session, post)
+        except SessionEndedError:
+            return
+        except Exception as error:
+            if isinstance(error, Pv4fadError):
+                _log.error("%s: %s", type(error).__name__, error)
+            else:
+                _log.exception("unexpected error")
+            with self._changed:
+                session.fail(error)
+                self._changed.notify_all()
 
     def _serve(self, session: _Session, post: _StationPost) -> None:
         request = session.request
@@ -302,19 +307,23 @@ class _Session:
         self.id = request.session
         self.request = request
         self.outbox = Outbox(window_bytes)
-        self.state: State = "busy"
+        self.state: State = "busy" if self.id else "idle"
         self.done = False
         self.progress = ""
         self._error = ""
         self._inbox: deque[tuple[str, bytes]] = deque()
         self._inbox_bytes: dict[str, int] = {}
-        self._assembly = Assembly(correspondence)
+        self.envelopes = Envelopes(correspondence, self.id)
+        self.lacks_key = False
+        """Whether the party waits for a session key of another."""
+        self._assembly = Assembly(self.envelopes)
         self._received: dict[str, int] = {}
         self._acknowledged: dict[str, int] = {}
 
     def take(self, request: Request) -> None:
         for receiver, count in request.acknowledged.items():
             self.outbox.acknowledge(receiver, count)
+        self.envelopes.take(request.offers)
         for fragment in request.fragments:
             sender, received = fragment.sender, self._received.get(fragment.sender, 0)
             if fragment.number <= received:
@@ -361,6 +370,7 @@ class _Session:
             self._error,
             self.progress,
             self.outbox.n_unsent,
+            self.envelopes.offer,
             fragments,
         )
 
@@ -372,7 +382,6 @@ class _StationPost:
         self,
         changed: threading.Condition,
         session: _Session,
-        correspondence: Correspondence,
         notary: Notary,
         is_current: Callable[[_Session], bool],
         *,
@@ -381,7 +390,6 @@ class _StationPost:
         self._changed = changed
         self._errands = errands
         self._session = session
-        self._correspondence = correspondence
         self._notary = notary
         self._is_current = is_current
         self._delivered: set[str] = set()
@@ -389,7 +397,9 @@ class _StationPost:
     def send(self, messages: Iterable[bytes]) -> None:
         for message in messages:
             receiver = read_header(message).address.receiver
-            fragments = self._correspondence.seal(receiver, self._notary.stamped(message))
+            stamped = self._notary.stamped(message)
+            self._wait_for_key(receiver)
+            fragments = self._session.envelopes.seal(receiver, stamped)
             with self._changed:
                 self._require_current()
                 outbox = self._session.outbox
@@ -428,6 +438,17 @@ class _StationPost:
                     self._session.state = "idle"
                     self._changed.notify_all()
                 self._errands.run_or_wait()
+
+    def _wait_for_key(self, receiver: str) -> None:
+        """Until the receiver has shown its session key; the others' come with the first request."""
+        session = self._session
+        with self._changed:
+            while not session.envelopes.knows(receiver):
+                self._require_current()
+                session.lacks_key = True
+                self._changed.notify_all()
+                self._errands.run_or_wait()
+            session.lacks_key = False
 
     def _require_current(self) -> None:
         if not self._is_current(self._session):

@@ -91,7 +91,7 @@ class Bank(Party):
         self._identity = identity
         self._policy = policy
         self._signing_keys = dict(signing_keys)
-        self._scoring = BankScoring(name, pool, identity.pairwise, layers_per_day, budget=budget)
+        self._scoring = BankScoring(name, pool, layers_per_day, budget=budget)
         self._tables: dict[tuple[str, str], BankTable] = {}
 
     @property
@@ -208,7 +208,7 @@ class Bank(Party):
             message.address,
             run,
             noise=self._noise(parameters),
-            pairwise=self._identity.pairwise,
+            bank=self.name,
             account_file=self.account_file,
         )
         run.put(BankStage(Released()))

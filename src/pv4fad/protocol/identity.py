@@ -1,7 +1,8 @@
 """Who a party is: long-term keys, and the signed X25519 key it shows to others (protocol §8.0).
 
-The Ed25519 key signs; the X25519 key makes pairwise seeds.  A presented identity proves that its
-X25519 key and name belong to its Ed25519 key.  That the Ed25519 key belongs to the right company
+The Ed25519 key signs.  The X25519 key is the long-term one, on the party's card, or one that a bank
+has made for the masks of one run.  A presented identity proves that its X25519 key, name and run
+belong to its Ed25519 key.  That the Ed25519 key belongs to the right company
 has to be known from elsewhere: compare it with `require_signed_by`, or whoever relays the keys can
 put itself in the middle.
 """
@@ -27,25 +28,29 @@ MAX_NAME_BYTES = 128
 
 _PUBLIC_MAGIC = b"PV4P\x01"
 _SIGNED = b"pv4fad identity, version 1\x00"
+_SIGNED_FOR_RUN = b"pv4fad identity for a run, version 1\x00"
 
 
 @dataclass(frozen=True)
 class PublicIdentity:
-    """Name, Ed25519 key, X25519 key, and the signature over name and X25519 key; verified."""
+    """Name, Ed25519 key, X25519 key, and the signature over name, run and X25519 key; verified."""
 
     name: str
     signing_key: bytes
     pairwise_key: bytes
     signature: bytes
+    run_id: str = ""
+    """Of a key for one run; empty: the long-term key."""
 
     def __post_init__(self) -> None:
         if len(self.pairwise_key) != KEY_BYTES:
             raise ProtocolError(f"the X25519 key of {self.name} does not have {KEY_BYTES} bytes")
         try:
             key = Ed25519PublicKey.from_public_bytes(self.signing_key)
-            key.verify(self.signature, _statement(self.name, self.pairwise_key))
+            key.verify(self.signature, _statement(self.name, self.pairwise_key, self.run_id))
         except (InvalidSignature, ValueError):
-            raise ProtocolError(f"the X25519 key of {self.name} is not signed by it") from None
+            of = f" for run {self.run_id}" if self.run_id else ""
+            raise ProtocolError(f"the X25519 key of {self.name} is not signed by it{of}") from None
 
     @property
     def fingerprint(self) -> str:
@@ -63,10 +68,10 @@ class PublicIdentity:
         return _PUBLIC_MAGIC + keys + self.name.encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """A presented identity, verified."""
+    def from_bytes(cls, data: bytes, run_id: str = "") -> Self:
+        """A presented identity, verified; `run_id`: of the run that its key is for."""
         name, keys = _split(data, _PUBLIC_MAGIC, 2 * KEY_BYTES + SIGNATURE_BYTES)
-        return cls(name, keys[:32], keys[32:64], keys[64:])
+        return cls(name, keys[:32], keys[32:64], keys[64:], run_id)
 
 
 @dataclass(frozen=True)
@@ -88,17 +93,19 @@ class Identity(Record):
         """Fresh keys."""
         return cls(name, secret_bytes(KEY_BYTES), secret_bytes(KEY_BYTES))
 
-    @property
-    def pairwise(self) -> PairwiseKey:
-        """The key for pairwise masks."""
-        return PairwiseKey(self.name, self.pairwise_secret)
-
     def public(self) -> PublicIdentity:
         """What the others may see."""
-        key = Ed25519PrivateKey.from_private_bytes(self.signing_secret)
-        shown = self.pairwise.public
-        signature = key.sign(_statement(self.name, shown))
-        return PublicIdentity(self.name, key.public_key().public_bytes_raw(), shown, signature)
+        return self._signed(PairwiseKey(self.name, self.pairwise_secret), "")
+
+    def for_run(self, key: PairwiseKey, run_id: str) -> PublicIdentity:
+        """The same party with a key that it has made for one run."""
+        return self._signed(key, run_id)
+
+    def _signed(self, key: PairwiseKey, run_id: str) -> PublicIdentity:
+        own = Ed25519PrivateKey.from_private_bytes(self.signing_secret)
+        signature = own.sign(_statement(self.name, key.public, run_id))
+        signing_key = own.public_key().public_bytes_raw()
+        return PublicIdentity(self.name, signing_key, key.public, signature, run_id)
 
 
 def stored_identity(store: Store) -> Identity | None:
@@ -123,8 +130,11 @@ def identity_in(store: Store) -> Identity:
     return stored_identity(store) or create_identity(store)
 
 
-def _statement(name: str, pairwise_key: bytes) -> bytes:
-    return _SIGNED + pairwise_key + name.encode()
+def _statement(name: str, pairwise_key: bytes, run_id: str) -> bytes:
+    if not run_id:
+        return _SIGNED + pairwise_key + name.encode()
+    run = run_id.encode()
+    return b"".join([_SIGNED_FOR_RUN, pairwise_key, bytes([len(run)]), run, name.encode()])
 
 
 def _split(data: bytes, magic: bytes, n_key_bytes: int) -> tuple[str, bytes]:

@@ -204,11 +204,11 @@ def _attacks(attack: Attack, words: Words) -> list[Row]:
     return [
         (
             words(one.who),
-            words(one.target),
-            one.measure + (f". {words(one.note)}" if one.note else ""),
+            words.of_file(one.target),
+            one.measure + (f"; {words.of_file(one.note)}" if one.note else ""),
             f"{one.found:.3f}",
             "-" if one.guess is None else f"{one.guess:.3f}",
-            "-" if one.allowed is None else f"{one.allowed:.3f}",
+            "-" if one.allowed is None else f"{one.allowed:.6g}",
             f"{one.n:,}",
         )
         for one in attack.findings

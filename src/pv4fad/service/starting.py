@@ -13,7 +13,7 @@ from typing import Any, Self
 import polars as pl
 
 from pv4fad.deployment.card import Role, directory
-from pv4fad.deployment.envelope import Correspondence
+from pv4fad.deployment.correspondence import Correspondence
 from pv4fad.deployment.hub.live import LiveQuestions
 from pv4fad.deployment.job_notes import read_notes
 from pv4fad.deployment.jobs import RUNS

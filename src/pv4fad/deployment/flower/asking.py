@@ -19,6 +19,7 @@ from pv4fad.errors import Pv4fadError
 LINGER_S = 1.5
 WINDOW_BYTES = 2**30  # a round trip takes seconds
 _RETRY_S = 2.0
+_DISMISSED_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,10 @@ def relay_job(folder: Path, parties: list[str], status: Status, grid: Grid) -> N
     journal = Journal(folder, status, parties)
     try:
         relay = Relay(parties, status.job, status.order, journal, window_bytes=WINDOW_BYTES)
-        _carry_through(relay, parties, journal, grid)
+        try:
+            _carry_through(relay, parties, journal, grid)
+        finally:
+            _dismiss(parties, grid)
     except Pv4fadError as error:
         journal.finish(str(error))
         raise
@@ -75,3 +79,14 @@ def _carry_through(relay: Relay, parties: list[str], journal: Journal, grid: Gri
             for woken in relay.take(party, answer) - under_way:
                 # What others are about to send may travel in the same request.
                 ask_at[woken] = max(ask_at[woken], time.monotonic() + LINGER_S * bool(under_way))
+
+
+def _dismiss(parties: list[str], grid: Grid) -> None:
+    """Tell all that the session is over, so that they forget its keys; who is away does later."""
+    waiting, until = set(parties), time.monotonic() + _DISMISSED_WITHIN_S
+    for party in parties:
+        grid.send(party, Request(""))
+    while waiting and time.monotonic() < until:
+        for party, answer in grid.receive():
+            if isinstance(answer, Failure) or not answer.session:
+                waiting.discard(party)

@@ -24,6 +24,8 @@ class Desk:
         self._folder, self._parties = folder, tuple(parties)
         self._journal: Journal | None = None
         self._relay: Relay | None = None
+        self._untold: set[str] = set()
+        """Parties that do not know yet that the latest job is over."""
         found = read_status(folder)
         if found is not None and found.state == "running":
             _log.info("job %d (%s) goes on", found.number, found.job)
@@ -46,26 +48,32 @@ class Desk:
         return new.number
 
     def _begin(self, status: Status, *, again: bool) -> None:
+        self._untold = set()
         self._journal = Journal(self._folder, status, self._parties)
         self._relay = Relay(self._parties, status.job, status.order, self._journal, resume=again)
         self._journal.write()
 
     def next(self, party: str) -> Request | None:
         """What to tell a party now."""
-        return None if self._relay is None else self._relay.next(party)
+        if self._relay is not None:
+            return self._relay.next(party)
+        if party not in self._untold:
+            return None
+        self._untold.remove(party)
+        return Request("")  # the session is over, and its keys are to be forgotten
 
     def take(self, party: str, reply: Reply) -> set[str]:
         """What a party says; returns those for whom there may be something new."""
         if self._relay is None:
-            return set()
+            return {party} & self._untold
         try:
             woken = self._relay.take(party, reply)
-            if self._relay.is_over:
-                self._end("")
-            return woken
+            if not self._relay.is_over:
+                return woken
+            self._end("")
         except ProtocolError as error:
             self._end(str(error))
-            return set()
+        return set(self._untold)
 
     def lost(self, party: str, reason: str) -> None:
         """A party is not connected any more."""
@@ -90,4 +98,4 @@ class Desk:
             status = self._journal.status
             _log.info("job %d (%s): %s", status.number, status.job, error or "finished")
             self._journal.finish(error)
-        self._relay = None
+        self._relay, self._untold = None, set(self._parties)

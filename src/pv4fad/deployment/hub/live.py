@@ -29,7 +29,8 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 
-from pv4fad.deployment.envelope import Correspondence
+from pv4fad.audit.live_marks import MarkLog
+from pv4fad.deployment.correspondence import Correspondence
 from pv4fad.deployment.hub import connection
 from pv4fad.deployment.hub.switch import What, live_message, read_live_message
 from pv4fad.deployment.live_keys import (
@@ -96,6 +97,7 @@ class LiveQuestions:
 
     def __init__(self, folder: PartyFolder, correspondence: Correspondence) -> None:
         self._folder, self._own = folder, correspondence
+        self._log = MarkLog.of_folder(folder.path)
         self._banks: dict[str, _Bank] = {}
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue(1024)
 
@@ -107,6 +109,7 @@ class LiveQuestions:
         self._talking.cancel()
         with suppress(asyncio.CancelledError):
             await self._talking
+        self._log.close()
 
     async def ask(self, bank: str, question: bytes, timeout_s: float) -> bytes:
         """A bank's answer; `NoAnswerError` if there is none in this time."""
@@ -131,7 +134,7 @@ class LiveQuestions:
         while known.session is None or known.session.is_used_up:
             now = time.monotonic()
             if known.handshake is None or now - known.begun > _HANDSHAKE_S:
-                known.handshake, known.begun = Handshake(self._own, bank), now
+                known.handshake, known.begun = Handshake(self._own, bank, self._log), now
                 known.settled.clear()
                 self._send(bank, Kind.HELLO, known.handshake.hello())
             await known.settled.wait()
@@ -217,8 +220,8 @@ class LiveQuestions:
 class _LiveAnswers:
     """A bank's end: one question after the other, in a thread."""
 
-    def __init__(self, own: Correspondence, answer: Answer) -> None:
-        self._own, self._answer = own, answer
+    def __init__(self, own: Correspondence, answer: Answer, log: MarkLog) -> None:
+        self._own, self._answer, self._log = own, answer, log
         self._sessions: dict[bytes, LiveSession] = {}
 
     def take(self, data: bytes) -> bytes | None:
@@ -239,7 +242,7 @@ class _LiveAnswers:
             raise ProtocolError(f"{sender} may not ask")
         kind, rest = body[0], body[1:]
         if kind == Kind.HELLO:
-            answer, session = welcome(self._own, sender, rest)
+            answer, session = welcome(self._own, sender, rest, self._log)
             # Questions of the session before may still be on their way.
             self._sessions = dict([*self._sessions.items(), (session.session, session)][-2:])
             return bytes([Kind.WELCOME]) + answer
@@ -263,7 +266,8 @@ def answering(
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="live", daemon=True)
     thread.start()
-    answers = _LiveAnswers(correspondence, answer)
+    log = MarkLog.of_folder(folder.path)
+    answers = _LiveAnswers(correspondence, answer, log)
     task = asyncio.run_coroutine_threadsafe(_answer_all(folder, answers), loop)
     try:
         yield
@@ -273,6 +277,7 @@ def answering(
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+        log.close()
 
 
 async def _ended() -> None:

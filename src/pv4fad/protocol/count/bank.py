@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from pv4fad.privacy.ledger import Expense, spend
 from pv4fad.privacy.noise import discrete_laplace, polya_share
-from pv4fad.privacy.pairwise import PairwiseKey, pairwise_mask
+from pv4fad.privacy.pairwise import pairwise_mask
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.count.messages import MaskedProducts, NoisySums
 from pv4fad.protocol.count.state import BankSums
 from pv4fad.protocol.count.steps import AddUpJob, add_up, noisy_share
 from pv4fad.protocol.parameters import RunParameters, digest_of
-from pv4fad.protocol.propose.state import OtherBanks, OwnKeys
+from pv4fad.protocol.propose.state import SUMS, MaskSeeds, OwnKeys
 from pv4fad.protocol.roles import AGGREGATOR
 from pv4fad.protocol.state import parameters_of
 from pv4fad.protocol.wire import Address
@@ -74,16 +74,17 @@ def release(
     run: Records,
     *,
     noise: NDArray[np.int64],
-    pairwise: PairwiseKey,
+    bank: str,
     account_file: str,
 ) -> NoisySums:
     """ε is spent in the transaction that stores the noisy sums, before they are sent."""
     parameters = parameters_of(run)
     spend(run.tx, expense_of(parameters, account_file))
     n, t = parameters.sizes.n_sums, parameters.plain_modulus
-    others = run.get(OtherBanks).pairwise_keys()
+    seeds = run.get(MaskSeeds, SUMS).by_bank()
     # Banks that were told different parameters mask differently, and their sum is noise.
     context = b"noisy sums " + digest_of(parameters)
-    mask = pairwise_mask(pairwise, others, parameters.run_id, context, modulus=t, n=n)
+    mask = pairwise_mask(bank, seeds, context, modulus=t, n=n)
+    run.delete_at(MaskSeeds, SUMS)
     residues = noisy_share(noise, run.get(BankSums).q, mask, t)
     return NoisySums(like.onward(AGGREGATOR), residues)

@@ -10,7 +10,7 @@ import numpy as np
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.he.keys import KeyPair
 from pv4fad.privacy.ledger import charge_delta, require_affordable
-from pv4fad.privacy.pairwise import pairwise_seeds
+from pv4fad.privacy.pairwise import SEED_BYTES, PairwiseKey, pairwise_seeds
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.count.bank import expense_of
 from pv4fad.protocol.count.state import BankSums
@@ -20,8 +20,16 @@ from pv4fad.protocol.parameters import RunParameters, table_epoch
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
 from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.propose.ring_keys import keep_public_keys, new_share_keys
-from pv4fad.protocol.propose.state import AccountFile, OtherBanks, OwnKeys
+from pv4fad.protocol.propose.state import (
+    ANSWERS,
+    SUMS,
+    AccountFile,
+    MaskKey,
+    MaskSeeds,
+    OwnKeys,
+)
 from pv4fad.protocol.state import KeysOf, Proposal, parameters_of, with_keys_in_use
+from pv4fad.randomness import secret_bytes
 from pv4fad.store.records import Records
 
 _SAME_AS_THE_MODEL = ("schema_digest", "sizes", "mode", "counted", "absent")
@@ -43,8 +51,11 @@ def join(
     require_affordable(run.tx, expense_of(parameters, accounts.fingerprint))
     _charge(parameters, run, identity)
     run.put(BankSums(np.zeros(parameters.sizes.n_sums, np.uint64)))
+    mask_key = MaskKey(secret_bytes(SEED_BYTES))
+    run.put(mask_key)
+    shown = identity.for_run(PairwiseKey(identity.name, mask_key.secret), parameters.run_id)
     keys = new_share_keys(parameters, identity.name)
-    return _show_keys(message, parameters, keys, run, identity=identity, accounts=accounts)
+    return _show_keys(message, parameters, keys, run, shown.to_bytes(), accounts=accounts)
 
 
 def join_match(
@@ -69,19 +80,23 @@ def join_match(
     # New keys of the payment network are the sign to renew one's own as well.
     if message.public_keys:
         keys = new_share_keys(parameters, identity.name)
-        return _show_keys(message, parameters, keys, run, identity=identity, accounts=accounts)
+        return _show_keys(message, parameters, keys, run, b"", accounts=accounts)
     before = with_keys_in_use(training)
     require_same_accounts(before, accounts, identity.name)
     run.put(KeysOf(before.epoch))
-    return _take_up(message, run, b"", identity=identity, accounts=accounts)
+    return _take_up(message, run, b"", b"", accounts=accounts)
 
 
 def meet(
     message: Roster, run: Records, *, identity: Identity, signing_keys: Mapping[str, bytes]
 ) -> None:
-    """Step 4: the other banks' X25519 keys, each signed by the bank that is known by that name."""
+    """Step 4: the other banks' X25519 keys, each signed by the bank that is known by that name.
+
+    The own secret is forgotten: later thieves of long-term keys cannot work the seeds out.
+    """
     parameters = parameters_of(run)
-    shown = [PublicIdentity.from_bytes(data) for data in message.identities]
+    run_id = parameters.run_id
+    shown = [PublicIdentity.from_bytes(data, run_id) for data in message.identities]
     expect(
         sorted(bank.name for bank in shown) == sorted(parameters.banks),
         message,
@@ -91,8 +106,10 @@ def meet(
         expect(bank.name in signing_keys, message, f"unknown party {bank.name}")
         bank.require_signed_by(signing_keys[bank.name])
     others = {bank.name: bank.pairwise_key for bank in shown if bank.name != identity.name}
-    pairwise_seeds(identity.pairwise, others, parameters.run_id)  # refuses unfit keys
-    run.put(OtherBanks({name: key.hex() for name, key in others.items()}))
+    own = PairwiseKey(identity.name, run.get(MaskKey).secret)
+    for purpose in (SUMS, ANSWERS):
+        run.put(MaskSeeds.of(pairwise_seeds(own, others, run_id, purpose)), purpose)
+    run.delete_at(MaskKey)
 
 
 def require_same_accounts(run: Records, accounts: BankRecords, bank: str) -> None:
@@ -127,24 +144,24 @@ def _show_keys(
     parameters: RunParameters,
     keys: KeyPair,
     run: Records,
+    shown: bytes,
     *,
-    identity: Identity,
     accounts: BankRecords,
 ) -> BankKeys:
     keep_public_keys(message, parameters, parameters.network_rings, run)
     public = keys.public
     run.put(OwnKeys(public.name, keys.secret.data, public.data))
-    return _take_up(message, run, public.data, identity=identity, accounts=accounts)
+    return _take_up(message, run, public.data, shown, accounts=accounts)
 
 
 def _take_up(
     message: RunProposal,
     run: Records,
     public_key: bytes,
+    shown: bytes,
     *,
-    identity: Identity,
     accounts: BankRecords,
 ) -> BankKeys:
     run.put(Proposal(message.parameters))
     run.put(AccountFile(accounts.fingerprint))
-    return BankKeys(message.address.answer(), public_key, identity.public().to_bytes())
+    return BankKeys(message.address.answer(), public_key, shown)

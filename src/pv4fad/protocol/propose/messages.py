@@ -28,10 +28,10 @@ class RunProposal(Message):
 @wire_message("bank-keys", max_bytes=8 * _MIB)
 class BankKeys(Message):
     """Bank → PaymentNetwork: its public key for shares, without the uniform part, and its signed
-    X25519 key."""
+    X25519 key for the masks of this run."""
 
     public_key: bytes  # empty: the one in use
-    identity: bytes
+    identity: bytes  # empty: a further match
 
 
 @wire_message("roster", max_bytes=_MIB)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,13 +94,28 @@ class AccountFile(Record):
 
 
 @dataclass(frozen=True)
-class OtherBanks(Record):
-    """The X25519 keys of the other banks of the run, in hex."""
+class MaskKey(Record):
+    """The bank's X25519 secret for the masks of this run; until it has met the other banks."""
 
-    keys: dict[str, str]
+    secret: bytes = field(repr=False)
 
-    def pairwise_keys(self) -> dict[str, bytes]:
-        return {name: bytes.fromhex(key) for name, key in self.keys.items()}
+
+@dataclass(frozen=True)
+class MaskSeeds(Record):
+    """What the bank shares with each other bank of the run, by purpose; in hex."""
+
+    seeds: dict[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, seeds: Mapping[str, bytes]) -> MaskSeeds:
+        return cls({name: seed.hex() for name, seed in seeds.items()})
+
+    def by_bank(self) -> dict[str, bytes]:
+        return {name: bytes.fromhex(seed) for name, seed in self.seeds.items()}
+
+
+SUMS, ANSWERS = "sums", "answers"
+"""What a bank masks: the noisy sums, once, after which these seeds are forgotten; and answers."""
 
 
 # All of them.

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from pv4fad.errors import BudgetError, OrderError
 from pv4fad.privacy.delta import upper_bound
 from pv4fad.privacy.ledger import charge_delta
-from pv4fad.privacy.pairwise import PairwiseKey, pairwise_mask
+from pv4fad.privacy.pairwise import pairwise_mask
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.compare.state import BankLabelShare
 from pv4fad.protocol.parameters import RunParameters, TablePlan, digest_of, table_epoch
-from pv4fad.protocol.propose.state import OtherBanks, OwnKeys
+from pv4fad.protocol.propose.state import ANSWERS, MaskSeeds, OwnKeys
 from pv4fad.protocol.receipt import receipt_of
 from pv4fad.protocol.roles import AGGREGATOR
 from pv4fad.protocol.score.messages import (
@@ -64,7 +64,6 @@ class BankScoring:
 
     name: str
     pool: WorkerPool
-    pairwise: PairwiseKey
     layers_per_day: int = DEFAULT_LAYERS_PER_DAY
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
     budget: Budget = DEFAULT_BUDGET
@@ -160,11 +159,10 @@ class BankScoring:
             return [ScoreReply(message.address.answer(), residues)]
         # No party may see which bank answered about a broadcast table: only the sum leaves.
         here = message.address
-        others = training.get(OtherBanks).pairwise_keys()
-        t, run_id = parameters.plain_modulus, parameters.run_id
+        seeds, t = training.get(MaskSeeds, ANSWERS).by_bank(), parameters.plain_modulus
         # Banks that were told different parameters mask differently, and their sum is noise.
         context = f"score {message_id(message).rsplit('/', 1)[0]} ".encode() + digest_of(parameters)
-        mask = pairwise_mask(self.pairwise, others, run_id, context, modulus=t, n=len(residues))
+        mask = pairwise_mask(self.name, seeds, context, modulus=t, n=len(residues))
         masked = ScoreReply(
             here.onward(AGGREGATOR, here.table_id, here.index),
             ((residues + mask) % np.uint64(t)).astype(np.uint32),

@@ -1,0 +1,91 @@
+"""Both chains of a live session at one of its ends (`audit.live_marks`).
+
+    before every message   head before it, time, latest mark of the other direction, signature
+
+of the same size for all: a message that is no mark has zeros in place of the signature.  A message
+that does not continue the chain, or a mark that its sender has not signed, is refused.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+
+from pv4fad.audit.live_marks import (
+    NOTHING_SEEN,
+    LiveMark,
+    MarkLog,
+    first_live_head,
+    next_live_head,
+    statement,
+)
+from pv4fad.audit.stamp import Mark
+from pv4fad.deployment.correspondence import Correspondence
+from pv4fad.errors import ProtocolError
+
+MARK_EVERY = 1024
+"""At 20 messages a second, every 51 s."""
+_BEFORE = struct.Struct(">32sQQ32s64s")
+CHAIN_BYTES = _BEFORE.size
+_NO_SIGNATURE = bytes(64)
+
+
+class LiveChain:
+    """Used by one thread at a time."""
+
+    def __init__(self, own: Correspondence, other: str, session: bytes, log: MarkLog) -> None:
+        self._own, self._other, self.session, self._log = own, other, session, log
+        self._sent = Mark(0, first_live_head(session, own.name, other))
+        self._received = Mark(0, first_live_head(session, other, own.name))
+        self._seen = NOTHING_SEEN
+        self._missing = 0
+
+    def stamped(self, number: int, message: bytes) -> bytes:
+        """A message as it is sealed."""
+        before = self._sent.head
+        self._sent = Mark(number, next_live_head(before, number, message))
+        if number % MARK_EVERY:
+            return _BEFORE.pack(before, 0, 0, bytes(32), _NO_SIGNATURE) + message
+        now, seen = time.time_ns() // 1_000_000, self._seen
+        ends = (self._own.name, self._other)
+        signature = self._own.sign(statement(self.session, ends, self._sent, seen, now))
+        self._log.append(self._mark(self._sent, ends, seen, now, signature))
+        return _BEFORE.pack(before, now, *vars(seen).values(), signature) + message
+
+    def opened(self, number: int, data: bytes) -> bytes:
+        """A message of the other without what stood before it; those between may be lost."""
+        if len(data) < CHAIN_BYTES:
+            raise ProtocolError(f"a live message of {self._other} without its chain")
+        before, now, seen_number, seen_head, signature = _BEFORE.unpack_from(data)
+        message = data[CHAIN_BYTES:]
+        if number == self._received.number + 1 and before != self._received.head:
+            raise ProtocolError(
+                f"live message {number} of {self._other} does not follow the one before"
+            )
+        after = Mark(number, next_live_head(before, number, message))
+        missing = self._missing + number - self._received.number - 1
+        if number % MARK_EVERY == 0:
+            ends, seen = (self._other, self._own.name), Mark(seen_number, seen_head)
+            mark = self._mark(after, ends, seen, now, signature)
+            if not mark.is_signed:
+                raise ProtocolError(f"{self._other} has not signed its live message {number}")
+            self._log.append(mark.model_copy(update={"missing": missing}))
+            self._seen = after
+        self._received, self._missing = after, missing
+        return message
+
+    def _mark(
+        self, mark: Mark, ends: tuple[str, str], seen: Mark, now: int, signature: bytes
+    ) -> LiveMark:
+        return LiveMark(
+            session=self.session.hex(),
+            sender=ends[0],
+            receiver=ends[1],
+            key=self._own.signing_key(ends[0]).hex(),
+            number=mark.number,
+            head=mark.head.hex(),
+            seen_number=seen.number,
+            seen_head=seen.head.hex(),
+            time_ms=now,
+            signature=signature.hex(),
+        )

@@ -62,7 +62,7 @@ def show_station(station: Station, folder: PartyFolder, pool: WorkerPool) -> Non
         yield catalogue.WAITING.by({(name,): n for name, n in station.waiting().items()})
         yield catalogue.WORKERS_DIED.of(pool.n_died)
         yield catalogue.CERTIFICATE.by({(name,): _expiry(card) for name, card in cards.items()})
-        yield catalogue.STORE.of(_size(folder.path / FILE_NAME))
+        yield catalogue.STORE.of(size_bytes(folder.path / FILE_NAME))
 
     show_party(station.figures, folder)
     station.figures.add_source(source)
@@ -155,5 +155,7 @@ def _number(epsilon: Epsilon) -> float:
     return inf if isinstance(epsilon, str) else float(epsilon)
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+def size_bytes(database: Path) -> int:
+    """Of an SQLite database, with what is not yet in its main file."""
+    files = (database, database.with_name(f"{database.name}-wal"))
+    return sum(path.stat().st_size for path in files if path.is_file())

@@ -28,14 +28,13 @@ class StationFigures(Figures):
 
     def __init__(self) -> None:
         super().__init__()
+        self.announce(catalogue.LAST_MESSAGE, catalogue.WORK)
+        self.announce(catalogue.MESSAGES, catalogue.MESSAGE_BYTES)
         self.count(catalogue.SESSIONS, by=0)
         self.count(catalogue.DISCONNECTIONS, by=0)
 
     def session(self) -> None:
         self.count(catalogue.SESSIONS)
-
-    def failed(self, error: BaseException) -> None:
-        self.count(catalogue.ERRORS, type(error).__name__)
 
     def sent(self, receiver: str, size_bytes: int) -> None:
         self._passed("sent", receiver, size_bytes)

@@ -19,8 +19,9 @@ from prometheus_client.metrics_core import Metric as Family
 
 Labels = tuple[str, ...]
 Kind = Literal["counter", "gauge", "histogram"]
-Where = Literal["all", "station", "bank", "aggregator", "hub", "service"]
-"""Which processes show a metric: a station is any party's, a hub is in that of the aggregator."""
+Where = Literal["all", "station", "payment network", "bank", "aggregator", "hub", "service"]
+"""Which processes show a metric: any party's station, that of a role, the hub, which is in that of
+the aggregator, or the live service."""
 _CATALOGUE: list[Metric] = []
 
 
@@ -74,7 +75,13 @@ BUILD = Metric(
     "1; which version runs here, and whose process it is.",
     ("version", "role", "party"),
 )
-ERRORS = Metric("all", "counter", "pv4fad_errors_total", "Errors, by their kind.", ("kind",))
+ERRORS = Metric(
+    "all",
+    "counter",
+    "pv4fad_errors_total",
+    "Errors, by kind; `unexpected` are mistakes in the program.",
+    ("kind",),
+)
 FREE = Metric("all", "gauge", "pv4fad_free_bytes", "Free on the disk of the party's folder.")
 
 CONNECTED = Metric(
@@ -125,7 +132,7 @@ WAITING = Metric(
     ("queue",),
 )
 JOBS = Metric(
-    "station",
+    "payment network",
     "counter",
     "pv4fad_jobs_total",
     "Jobs that the payment network has led, by kind and outcome (done, failed).",

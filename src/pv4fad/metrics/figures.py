@@ -13,10 +13,13 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from pv4fad.metrics.catalogue import Metric
+from pv4fad import errors
+from pv4fad.metrics.catalogue import ERRORS, Metric
 
 Source = Callable[[], Iterable[Family]]
 """Makes values when they are read."""
+ERROR_KINDS = tuple(sorted(name for name, kind in vars(errors).items() if isinstance(kind, type)))
+UNEXPECTED = "unexpected"
 
 
 class Figures(Collector):
@@ -30,6 +33,8 @@ class Figures(Collector):
         """Why the process cannot do its work now; nothing if it can."""
         self._registry = CollectorRegistry()
         self._registry.register(self)
+        for kind in (*ERROR_KINDS, UNEXPECTED):
+            self.count(ERRORS, kind, by=0)
         ProcessCollector(registry=self._registry)  # of Linux only; elsewhere it shows nothing
 
     def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
@@ -37,6 +42,18 @@ class Figures(Collector):
         with self._lock:
             values = self._values.setdefault(metric, {})
             values[labels] = values.get(labels, 0) + by
+
+    def announce(self, *metrics: Metric) -> None:
+        """Show that they exist, before they have a value."""
+        with self._lock:
+            for metric in metrics:
+                self._values.setdefault(metric, {})
+
+    def failed(self, error: BaseException) -> None:
+        """An error, by its kind: the text of it is for logs."""
+        kinds = (kind.__name__ for kind in type(error).__mro__)
+        known = (kind for kind in kinds if kind in ERROR_KINDS)
+        self.count(ERRORS, next(known, UNEXPECTED))
 
     def note(self, metric: Metric, *labels: str, value: float) -> None:
         """The value from now on."""

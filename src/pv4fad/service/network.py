@@ -11,6 +11,7 @@ from functools import partial
 from fastapi import FastAPI
 from prometheus_client.metrics_core import Metric as Family
 
+from pv4fad.deployment.party_figures import size_bytes
 from pv4fad.metrics.catalogue import JOURNAL, NOTICES_WAITING
 from pv4fad.service.access import Tokens
 from pv4fad.service.api import Api
@@ -55,7 +56,7 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
 
 
 def _kept(parts: Parts, pipeline: Pipeline) -> Iterator[Family]:
-    yield JOURNAL.of(parts.journal.path.stat().st_size)
+    yield JOURNAL.of(size_bytes(parts.journal.path))
     waiting = Counter(given.bank for _, given in pipeline.book.waiting())
     banks = sorted(set(parts.directory.values()))
     yield NOTICES_WAITING.by({(bank,): waiting[bank] for bank in banks})

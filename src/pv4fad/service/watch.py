@@ -137,10 +137,6 @@ class Watch:
         for minute in self._now():
             minute.refused += n_payments
 
-    def failed(self, error: Exception) -> None:
-        """Some payments could not be decided."""
-        self.figures.count(catalogue.ERRORS, type(error).__name__)
-
     def features(self, features: FeatureTable) -> None:
         known = None if self._expected is None else self._expected.features
         if known is not None and known.names == features.names:

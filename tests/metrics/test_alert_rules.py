@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.test_docs import anchors, rows, sections
+from tests.kit.pages import anchors, rows, sections
 
 from pv4fad.deployment.station_figures import STATES
 from pv4fad.metrics.catalogue import catalogue

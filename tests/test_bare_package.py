@@ -31,7 +31,7 @@ for module in pkgutil.walk_packages(pv4fad.__path__, "pv4fad."):
     except ModuleNotFoundError as error:
         # Flower, Ray and the service are extras, and only their own modules may need them.
         of_flower = ".flower" in module.name and error.name == "flwr"
-        extra = ("fastapi", "httptools", "prometheus_client", "starlette", "uvicorn")
+        extra = ("fastapi", "httptools", "starlette", "uvicorn")
         of_service = module.name.startswith("pv4fad.service.") and error.name in extra
         of_ray = ".workers.ray_" in module.name and error.name == "ray"
         if not (of_flower or of_service or of_ray):

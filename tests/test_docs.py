@@ -15,6 +15,7 @@ from pv4fad.protocol.order import ROWS
 from pv4fad.protocol.receipt import Receipt
 from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
 from tests.kit.kinds import kinds_in_code
+from tests.kit.pages import anchors, rows, sections
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -25,29 +26,6 @@ _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`]+)`")
 _IN_DOCS = pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
-
-
-def sections(page: Path) -> dict[str, str]:
-    """The text below each heading."""
-    parts = re.split(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def rows(text: str) -> list[list[str]]:
-    """The cells of all table rows but the heads."""
-    lines = [line.replace(r"\|", "/") for line in text.splitlines()]
-    body = [
-        line
-        for line, before in zip(lines[1:], lines, strict=False)
-        if line.startswith("|") and before.startswith("|") and not line.startswith("|---")
-    ]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in body]
-
-
-def anchors(page: Path) -> set[str]:
-    """The fragments that a link to a heading of this page can have."""
-    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in sections(page))
-    return {heading.replace(" ", "-") for heading in kept}
 
 
 def resolve(dotted: str) -> object:

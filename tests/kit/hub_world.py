@@ -23,6 +23,7 @@ from pv4fad.deployment.hub.server import run_hub
 from pv4fad.deployment.party_folder import KEY_FILE, PartyFolder
 from pv4fad.deployment.station import Station
 from pv4fad.deployment.status import Status
+from pv4fad.metrics.figures import Figures
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.wire import Address, Message, decode, encode, wire_message
@@ -132,9 +133,9 @@ class HubWorld:
     @contextmanager
     def hub(self) -> Iterator[None]:
         listening, over = threading.Event(), threading.Event()
-        thread = threading.Thread(
-            target=run_hub, args=(self.folder(AGGREGATOR), listening.set, over), daemon=True
-        )
+        self.hub_figures = Figures()
+        arguments = (self.folder(AGGREGATOR), listening.set, over, self.hub_figures)
+        thread = threading.Thread(target=run_hub, args=arguments, daemon=True)
         thread.start()
         assert listening.wait(PATIENCE_S)
         try:

@@ -35,6 +35,7 @@ from pv4fad.lead.asking import Batching
 from pv4fad.lead.data import load_holder
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
+from pv4fad.metrics.figures import Figures
 from pv4fad.payments.challenge import transactions_file, write_partition
 from pv4fad.payments.generate import Difficulty, GeneratedTables, Settings, generate_tables
 from pv4fad.payments.schema import SCHEMA
@@ -222,7 +223,7 @@ class ThreadHub:
         self._changed = Condition()
         self._killed: BaseException | None = None
         self._closed = False
-        self._desk = Desk(federation.root, list(federation.cards))
+        self._desk = Desk(federation.root, list(federation.cards), Figures())
         self._threads = [
             Thread(target=self._listen, args=(party,), daemon=True) for party in federation.cards
         ]

@@ -33,6 +33,7 @@ from pv4fad.lead.judging import Judging
 from pv4fad.lead.prepare import prepare_payment_network, prepare_run
 from pv4fad.lead.rows import LeadData, fingerprint
 from pv4fad.lead.settings import TrainingSettings
+from pv4fad.listening import Listen
 from pv4fad.payments.generate import GeneratedTables
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.service.access import Tokens
@@ -41,7 +42,7 @@ from pv4fad.service.journal import Journal
 from pv4fad.service.known_payments import KnownPayments
 from pv4fad.service.network import network_app
 from pv4fad.service.parts import Parts
-from pv4fad.service.server import Listen, Server
+from pv4fad.service.server import Server
 from pv4fad.service.watch import Expected, Watch
 from pv4fad.verify.comparison import joined_atoms
 

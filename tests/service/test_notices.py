@@ -22,6 +22,7 @@ from tests.kit.waiting import comes_true
 from pv4fad.deployment.bank_answers import NOT_YET, BankAnswers
 from pv4fad.deployment.hub.live import LiveQuestions, NoAnswerError, answering
 from pv4fad.errors import OrderError, ProtocolError, WireError
+from pv4fad.listening import Listen
 from pv4fad.protocol.live.bank import LiveAnswers
 from pv4fad.protocol.notify.bank import notices
 from pv4fad.protocol.notify.messages import BODY_BYTES, Notify, notice
@@ -32,7 +33,6 @@ from pv4fad.service import notices as outbox
 from pv4fad.service.access import Tokens
 from pv4fad.service.inbox import inbox_app
 from pv4fad.service.notices import LiveNotices
-from pv4fad.service.server import Listen
 
 ADDRESS = Address(PAYMENT_NETWORK, "bank01", "run-1", index=7)
 

@@ -13,9 +13,9 @@ from tests.kit.live_service import free_port, hidden, live_service
 
 from pv4fad.deployment.certificates import new_certificate
 from pv4fad.errors import ParameterError
+from pv4fad.listening import Listen
 from pv4fad.service import server, web
 from pv4fad.service.access import IDLE_S, LONGEST_S, Sessions, Tokens
-from pv4fad.service.server import Listen
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 

@@ -80,8 +80,10 @@ def test_an_error_of_a_job_passes_through():
 
 def test_the_death_of_a_worker_is_a_clear_error_and_the_pool_goes_on():
     with WorkerPool(1) as pool:
+        assert pool.n_died == 0
         with pytest.raises(WorkerError, match="worker process died"):
             list(pool.map(die, [1]))
+        assert pool.n_died == 1
         assert list(pool.map(double, [1])) == [2]
 
 

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from pv4fad.errors import StoreError
+from pv4fad.logs import VARIABLE
 from pv4fad.store.sealing import ENVIRONMENT, Passphrase, create_key_file, passphrase_for
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
@@ -42,6 +43,10 @@ KeyFileIfAny = Annotated[
         help="File with the passphrase of all stores; otherwise PV4FAD_PASSPHRASE or"
         " PV4FAD_PASSPHRASE_FILE. Without any, what is sealed is left out.",
     ),
+]
+LogFormat = Annotated[
+    str,
+    typer.Option(envvar=VARIABLE, help="text: lines for people; json: one JSON object per line."),
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +10,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pv4fad.cli.console import err, fail, out
-from pv4fad.cli.options import given_passphrase, new_passphrase
+from pv4fad.cli.console import fail, out
+from pv4fad.cli.long_running import logging_as
+from pv4fad.cli.options import LogFormat, given_passphrase, new_passphrase
 from pv4fad.cli.progress import learned_lines
 from pv4fad.deployment.card import ROLES, PartyCard, Role, federation_id
 from pv4fad.deployment.carriers import carrier_of
@@ -23,6 +24,7 @@ from pv4fad.deployment.running import run_party
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.run.scoring_record import ScoringRecord
+from pv4fad.service.access import Tokens
 from pv4fad.store.sealing import Passphrase
 
 app = typer.Typer(help="One organisation's part in a deployed federation.", no_args_is_help=True)
@@ -148,22 +150,22 @@ def check(folder: Folder, key_file: KeyFile = None) -> None:
 
 
 @app.command()
-def run(folder: Folder, key_file: KeyFile = None) -> None:
+def run(folder: Folder, key_file: KeyFile = None, log_format: LogFormat = "text") -> None:
     """Take part: run the party's station, at the aggregator also the hub, until interrupted."""
     own = PartyFolder(folder)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-    carrier = carrier_of(own.settings().carrier)
-    passphrase = _passphrase(own, key_file)
-    name = own.party_name()
+    settings = own.settings()
+    with logging_as(log_format, settings.name) as say:
+        carrier = carrier_of(settings.carrier)
+        passphrase = _passphrase(own, key_file)
+        name = own.party_name()
 
-    def print_ready() -> None:
-        err.print(f"{name} is ready", markup=False)
+        def say_learned(record: ScoringRecord) -> None:
+            for line in learned_lines(record, own.schema().words):
+                say(line)
 
-    def print_learned(record: ScoringRecord) -> None:
-        for line in learned_lines(record, own.schema().words):
-            err.print(line, markup=False, soft_wrap=True)
-
-    run_party(own, passphrase, carrier, print_ready, print_learned)
+        may_read = Tokens(own.path).may_read_metrics
+        ready = partial(say, f"{name} is ready")
+        run_party(own, passphrase, carrier, ready, learned=say_learned, may_read=may_read)
 
 
 @app.command()

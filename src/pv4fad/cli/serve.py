@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from pv4fad.cli.console import err
-from pv4fad.cli.options import given_passphrase
+from pv4fad.cli.long_running import logging_as
+from pv4fad.cli.options import LogFormat, given_passphrase
 from pv4fad.deployment.carriers import carrier_of
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.errors import ParameterError
+from pv4fad.listening import Listen
 
 app = typer.Typer(help="A service for programs and people.", no_args_is_help=True)
 
@@ -41,20 +40,23 @@ def payment_network(
         typer.Option(help="Authority whose client certificates may send payments (PEM)."),
     ] = None,
     key_file: KeyFile = None,
+    log_format: LogFormat = "text",
 ) -> None:
     """Judge payments as they come, and show the alerts, until interrupted."""
     require_service()
     from pv4fad.service.network import network_app  # noqa: PLC0415
-    from pv4fad.service.server import Listen, Server, run_server  # noqa: PLC0415
+    from pv4fad.service.server import Server, run_server  # noqa: PLC0415
     from pv4fad.service.starting import network_parts  # noqa: PLC0415
 
     listen = Listen(host, port, certificate, certificate_key, client_ca)
     own = PartyFolder(folder)
-    passphrase = given_passphrase(own.settings().name, key_file)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-    with network_parts(own, passphrase) as parts:
+    name = own.settings().name
+    with (
+        logging_as(log_format, name) as say,
+        network_parts(own, given_passphrase(name, key_file)) as parts,
+    ):
         decided = f"{parts.journal.n_decisions:,} payments decided so far"
-        _announce(f"model of run {parts.run_id}, {decided}; alert desk: {listen.address}")
+        say(f"model of run {parts.run_id}, {decided}; alert desk: {listen.address}")
         run_server(Server(network_app(parts, tls=listen.tls), listen))
 
 
@@ -67,30 +69,23 @@ def bank(
     certificate: Certificate = None,
     certificate_key: CertificateKey = None,
     key_file: KeyFile = None,
+    log_format: LogFormat = "text",
 ) -> None:
     """Take part as `party run`, and show the alerts handed over to this bank, until interrupted."""
     require_service()
     from pv4fad.service.bank import serve_bank  # noqa: PLC0415
-    from pv4fad.service.server import Listen  # noqa: PLC0415
 
     listen = Listen(host, port, certificate, certificate_key)
     own = PartyFolder(folder)
     settings = own.settings()
-    passphrase = given_passphrase(settings.name, key_file)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-
-    def ready() -> None:
-        _announce(f"{settings.name} is ready; inbox: {listen.address}")
-
-    serve_bank(own, passphrase, carrier_of(settings.carrier), listen, ready)
+    with logging_as(log_format, settings.name) as say:
+        passphrase = given_passphrase(settings.name, key_file)
+        ready = f"{settings.name} is ready; inbox: {listen.address}"
+        serve_bank(own, passphrase, carrier_of(settings.carrier), listen, lambda: say(ready))
 
 
 def require_service() -> None:
     """The service is an extra."""
-    needed = ("fastapi", "uvicorn", "httptools", "prometheus_client")
+    needed = ("fastapi", "uvicorn", "httptools")
     if missing := [name for name in needed if find_spec(name) is None]:
         raise ParameterError(f"{missing[0]} is not installed: pip install 'pv4fad[service]'")
-
-
-def _announce(text: str) -> None:
-    err.print(escape(text), soft_wrap=True)

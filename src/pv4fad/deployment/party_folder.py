@@ -26,6 +26,7 @@ from pv4fad.files import write_whole
 from pv4fad.lead.asking import Batching
 from pv4fad.lead.score import How
 from pv4fad.lead.settings import TrainingSettings
+from pv4fad.listening import Listen
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.protocol.identity import Identity, stored_identity
 from pv4fad.protocol.live.budget import DEFAULT_TICKS_PER_DAY
@@ -85,6 +86,15 @@ class PartySettings(ValidatedModel):
     """The aggregator: the address at which it listens, if another; for example 0.0.0.0:8000."""
     carrier: CarrierName = "hub"
     """What carries the messages, the same for all parties: hub, or flower."""
+    metrics: str = ""
+    """Where Prometheus and probes find the station's figures, host:port; nowhere by default.
+
+    Elsewhere than on loopback with TLS, and a token for metrics.
+    """
+    metrics_certificate: str = ""
+    """The certificate of that address (PEM)."""
+    metrics_key: str = ""
+    """Its private key (PEM)."""
     network_starts_jobs: bool = True
     """The aggregator: whether the payment network may start jobs, too."""
     runtime_port: int = Field(default=9094, ge=1, le=65535)
@@ -145,6 +155,11 @@ class PartySettings(ValidatedModel):
         """Host and port at which the aggregator listens."""
         return _host_and_port(self.listen or self.hub)
 
+    @property
+    def metrics_at(self) -> tuple[str, int] | None:
+        """Host and port of the station's figures."""
+        return _host_and_port(self.metrics) if self.metrics else None
+
 
 def settings_of(content: Mapping[str, Any]) -> PartySettings:
     """The settings that a party.toml holds."""
@@ -181,6 +196,15 @@ class PartyFolder:
         """Of the data: that of payments, or the file that party.toml names."""
         name = self.settings().data_schema
         return read_schema(self.file(name)) if name else SCHEMA
+
+    def metrics_address(self) -> Listen | None:
+        """Where the station shows its figures; `ParameterError` if it must not be there."""
+        settings = self.settings()
+        if settings.metrics_at is None:
+            return None
+        files = (settings.metrics_certificate, settings.metrics_key)
+        certificate, key = (self.file(name) if name else None for name in files)
+        return Listen(*settings.metrics_at, certificate, key)
 
     def own_card(self) -> PartyCard:
         return read_card(self.path / CARD_FILE)

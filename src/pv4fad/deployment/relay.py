@@ -102,6 +102,10 @@ class Relay:
         new = {name: key for name, key in said.offers.items() if told.offers.get(name) != key}
         return replace(said, rewind=rewind, offers=new, fragments=fragments)
 
+    def waiting_bytes(self, party: str) -> int:
+        """Of fragments for a station that it has not acknowledged."""
+        return sum(self._lines[party].outbox.n_bytes(sender) for sender in self._parties)
+
     def wants_to_hear(self, party: str) -> bool:
         """Whether a station that speaks only when asked may have something to say."""
         line = self._lines[party]

@@ -13,10 +13,12 @@ from pv4fad.deployment.carrier import Carrier
 from pv4fad.deployment.correspondence import Correspondence
 from pv4fad.deployment.jobs import NetworkMember
 from pv4fad.deployment.members import AggregatorMember, BankMember
+from pv4fad.deployment.party_figures import show_aggregator, show_bank, show_station
 from pv4fad.deployment.party_folder import PartyFolder, read_identity
 from pv4fad.deployment.station import Member, Station
 from pv4fad.deployment.work import FileWork
 from pv4fad.errors import DataError, StoreError
+from pv4fad.metrics.endpoint import May, endpoint
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.live.bank import LiveAnswers
 from pv4fad.protocol.live.budget import TickBudget
@@ -33,17 +35,34 @@ def run_party(
     passphrase: Passphrase,
     carrier: Carrier,
     ready: Callable[[], None],
+    *,
     learned: Callable[[ScoringRecord], None],
+    may_read: May,
 ) -> None:
     """Run until SIGINT or SIGTERM.
 
     `ready` is called when the carrier runs, `learned` after each scoring of the payment network.
+    `may_read`: whether a token is for metrics.
     """
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    with opened_station(folder, passphrase, carrier, learned) as station:
+    with (
+        opened_station(folder, passphrase, carrier, learned) as station,
+        figures_shown(folder, station, may_read),
+    ):
         carrier.serve(folder, station, ended, ready)
+
+
+@contextmanager
+def figures_shown(folder: PartyFolder, station: Station, may_read: May) -> Iterator[None]:
+    """The station's figures at the address of party.toml, if it has one, until the block ends."""
+    listen = folder.metrics_address()
+    if listen is None:
+        yield
+        return
+    with endpoint(listen, station.figures, None if listen.is_loopback else may_read):
+        yield
 
 
 @contextmanager
@@ -61,13 +80,18 @@ def opened_station(
         store = opened.enter_context(folder.open_store(passphrase, shared=shared))
         pool = opened.enter_context(WorkerPool(settings.workers))
         identity = own_identity(folder, store)
-        queries = LiveAnswers(settings.name, _ticks(folder).spend)
+        ticks = _ticks(folder)
+        queries = LiveAnswers(settings.name, ticks.spend)
         member = _member(folder, store, pool, learned, queries)
         correspondence = Correspondence(identity, cards)
         notary = Notary(store, identity, known_keys(card.public for card in cards.values()))
         station = Station(member, correspondence, notary, window_bytes=carrier.window_bytes)
+        show_station(station, folder, pool)
         if settings.role == BANK:
             station.live = BankAnswers(store, member.handle, station.errand, queries)
+            show_bank(station, folder, store, queries, ticks)
+        if settings.role == AGGREGATOR:
+            show_aggregator(station, folder, store)
         try:
             yield station
         finally:

@@ -27,6 +27,7 @@ from pv4fad.audit.notary import Notary
 from pv4fad.deployment.correspondence import Correspondence
 from pv4fad.deployment.envelope import Assembly, Envelopes
 from pv4fad.deployment.exchange import WINDOW_BYTES, Job, Outbox, Reply, Request, State
+from pv4fad.deployment.station_figures import SessionWork, StationFigures
 from pv4fad.errors import ProtocolError, Pv4fadError, UserError, WireError
 from pv4fad.protocol.wire import message_id, read_header
 from pv4fad.randomness import secret_bytes
@@ -103,6 +104,8 @@ class Station:
         self._errands = _Errands(self._changed)
         self.live: AnswersLive | None = None
         """None: nobody asks this party live."""
+        self.figures = StationFigures()
+        """For whoever watches over it."""
         self._line: Line | None = None
         self._session = self._new_session(Request(""))
         self._worker = threading.Thread(target=self._work, name="party", daemon=True)
@@ -114,11 +117,13 @@ class Station:
             if request.session != self._session.id:
                 if request.session:
                     _log.info("session %s begins%s", request.session, " again" * request.resume)
+                    self.figures.session()
                 self._session = self._new_session(request)
             try:
                 self._session.take(request)
             except ProtocolError as error:
                 _log.error("%s: %s", type(error).__name__, error)
+                self.figures.failed(error)
                 self._session.fail(error)
             self._changed.notify_all()
 
@@ -150,6 +155,20 @@ class Station:
                     break
                 self._changed.wait(until - now)
             return session.reply(self.name, self.id, EXCHANGE_BYTES)
+
+    @property
+    def state(self) -> State:
+        return self._session.state
+
+    def waiting(self) -> dict[str, int]:
+        """How much waits: to be handled, to be sent, to be done for others."""
+        with self._changed:
+            session = self._session
+            return {
+                "inbox": session.n_waiting,
+                "outbox": session.outbox.n_unsent,
+                "errands": len(self._errands),
+            }
 
     @property
     def correspondence(self) -> Correspondence:
@@ -189,33 +208,40 @@ class Station:
             del session  # and with it its keys
 
     def _work_in(self, session: _Session) -> None:
+        work = SessionWork(self.figures, session.request.job)
         post = _StationPost(
             self._changed,
             session,
             self._notary,
             self._is_current,
             errands=self._errands,
+            figures=self.figures,
+            work=work,
         )
         try:
-            self._serve(session, post)
+            self._serve(session, post, work)
         except SessionEndedError:
             return
         except Exception as error:
+            self.figures.failed(error)
             if isinstance(error, Pv4fadError):
                 _log.error("%s: %s", type(error).__name__, error)
             else:
                 _log.exception("unexpected error")
+            if session.request.job and not session.done:
+                work.job_over("failed")
             with self._changed:
                 session.fail(error)
                 self._changed.notify_all()
 
-    def _serve(self, session: _Session, post: _StationPost) -> None:
+    def _serve(self, session: _Session, post: _StationPost, work: SessionWork) -> None:
         request = session.request
         self._member.begin_session()
         if request.resume:
             post.send(self._member.unanswered())
         if request.job:
             self._member.do(request.job, post, again=request.resume, order=request.order)
+            work.job_over("done")
             with self._changed:
                 session.done = True
                 self._changed.notify_all()
@@ -262,6 +288,9 @@ class _Errands:
         self._changed = changed
         self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     def add(self, work: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
@@ -339,6 +368,11 @@ class _Session:
                     self.state = "busy"
             self._acknowledge(sender)
 
+    @property
+    def n_waiting(self) -> int:
+        """Messages that the party has not seen."""
+        return len(self._inbox)
+
     def next_message(self) -> tuple[str, bytes] | None:
         """The oldest message that the party has not seen, with its sender."""
         if not self._inbox:
@@ -386,9 +420,12 @@ class _StationPost:
         is_current: Callable[[_Session], bool],
         *,
         errands: _Errands,
+        figures: StationFigures,
+        work: SessionWork,
     ) -> None:
         self._changed = changed
         self._errands = errands
+        self._figures, self._work = figures, work
         self._session = session
         self._notary = notary
         self._is_current = is_current
@@ -406,8 +443,10 @@ class _StationPost:
                 for number, fragment in enumerate(fragments, outbox.last(receiver) + 1):
                     outbox.put(receiver, replace(fragment, number=number))
                 self._changed.notify_all()
+            self._figures.sent(receiver, len(message))
 
     def receive(self) -> bytes:
+        self._work.pause()
         while True:
             sender, data = self._next()
             header = read_header(data)
@@ -415,8 +454,10 @@ class _StationPost:
                 raise ProtocolError(f"{sender} sent {message_id(header)}: not its own name")
             # After a crash, its sender and the party that answered it may both send it again.
             message = self._notary.opened(data)
+            self._figures.received(sender, len(message))
             if message_id(header) not in self._delivered:
                 self._delivered.add(message_id(header))
+                self._work.go_on(header)
                 return message
 
     def report(self, progress: str) -> None:

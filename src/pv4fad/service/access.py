@@ -5,7 +5,7 @@ it is for, and its SHA-256, and is for the owner's eyes only.  (A hash that is s
 protect nothing more: nobody guesses 256 bits.)
 
     payments   POST /payments               programs; a client certificate does as well
-    metrics    GET /metrics                 programs
+    metrics    GET /metrics                 programs; of a station, elsewhere than on loopback
     desk       the alert desk or the inbox  people, who log in with it
 
 Whoever logs in gets a session: a cookie with 256 random bits, of which the service keeps the hash,
@@ -92,6 +92,9 @@ class Tokens:
             if hmac.compare_digest(holder.hash, presented) and holder.use == use:
                 found = holder.name
         return found
+
+    def may_read_metrics(self, token: str) -> bool:
+        return self.who(token, "metrics") is not None
 
     def _write(self, holders: list[Holder]) -> None:
         self._path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pv4fad.deployment.bank_answers import BankAnswers
 from pv4fad.deployment.carrier import Carrier
 from pv4fad.deployment.party_folder import PartyFolder
-from pv4fad.deployment.running import opened_station
+from pv4fad.deployment.running import figures_shown, opened_station
 from pv4fad.errors import ParameterError
+from pv4fad.listening import Listen
+from pv4fad.service.access import Tokens
 from pv4fad.service.inbox import inbox_app
-from pv4fad.service.server import Listen, Server, run_server
+from pv4fad.service.server import Server, run_server
 from pv4fad.service.starting import require_role, require_token
 from pv4fad.store.sealing import Passphrase
 
@@ -30,7 +32,11 @@ def serve_bank(
     require_role(folder, "bank")
     require_token(folder, "desk")
     ended, failed = threading.Event(), list[BaseException]()
-    with opened_station(folder, passphrase, carrier) as station:
+    may_read = Tokens(folder.path).may_read_metrics
+    with (
+        opened_station(folder, passphrase, carrier) as station,
+        figures_shown(folder, station, may_read),
+    ):
         if not isinstance(station.live, BankAnswers):
             raise ParameterError(f"{folder.path}: the station of a bank keeps notices")
         app = inbox_app(folder.path, station.name, station.live.notices, tls=listen.tls)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
+from prometheus_client.metrics_core import Metric as Family
 
+from pv4fad.deployment.party_figures import size_bytes
+from pv4fad.metrics.catalogue import JOURNAL, NOTICES_WAITING
 from pv4fad.service.access import Tokens
 from pv4fad.service.api import Api
 from pv4fad.service.desk import Desk, Listeners
@@ -23,6 +28,9 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
     pipeline = Pipeline(parts, most_payments=most_payments, told=listeners.tell)
     outbox = None if parts.carrier is None else Outbox(pipeline, parts.carrier)
     parts.watch.look_at(lambda: pipeline.n_under_way, lambda: pipeline.book.n_new, parts.banks)
+    for source in parts.sources:
+        parts.watch.figures.add_source(source)
+    parts.watch.figures.add_source(partial(_kept, parts, pipeline))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -45,3 +53,10 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
     Api(site, pipeline)
     Desk(site, parts, pipeline, listeners, (lambda: None) if outbox is None else outbox.wake)
     return app
+
+
+def _kept(parts: Parts, pipeline: Pipeline) -> Iterator[Family]:
+    yield JOURNAL.of(size_bytes(parts.journal.path))
+    waiting = Counter(given.bank for _, given in pipeline.book.waiting())
+    banks = sorted(set(parts.directory.values()))
+    yield NOTICES_WAITING.by({(bank,): waiting[bank] for bank in banks})

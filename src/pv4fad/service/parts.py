@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from pv4fad.metrics.figures import Source
 from pv4fad.schema import Schema
 from pv4fad.service.asking.engine import BankStatus
 from pv4fad.service.decisions import Engine, Rows
@@ -39,6 +40,8 @@ class Parts:
     """Of the model."""
     banks: Callable[[], Sequence[BankStatus]] = field(default=tuple, repr=False)
     """How those are doing that are asked."""
+    sources: Sequence[Source] = field(default=(), repr=False)
+    """Of figures about what else runs."""
     carrier: NoticeCarrier | None = field(default=None, repr=False)
     """Brings notices to banks; None: they wait."""
     running: Sequence[AbstractAsyncContextManager[object]] = field(default=(), repr=False)

@@ -274,6 +274,7 @@ class Pipeline:
         # The text of an error may name accounts; where it happened is enough for a log.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         _log.error("%s: %s in %s:%s", what, type(error).__name__, frame.filename, frame.lineno)
+        self.watch.figures.failed(error)
         failed = [payment for payment in payments if not payment.is_answered]
         if taken := [payment.id for payment in failed if payment.is_taken]:
             self._rows.undecided(taken)

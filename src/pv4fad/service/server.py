@@ -1,19 +1,11 @@
-"""Listening: on loopback, or elsewhere with TLS only; clients that are slow are cut off.
-
-A client certificate is optional in the handshake, so that browsers need none; one that is given
-must be signed by the authority of `--client-ca`, or the handshake fails.
-"""
+"""Serving the pages and endpoints; clients that are slow are cut off."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import signal
 import socket
-import ssl
-from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -21,63 +13,13 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from pv4fad.errors import ParameterError
+from pv4fad.listening import Listen
 
 REQUEST_WITHIN_S = 10.0
 """Until the headers of a request are complete."""
 MOST_CONNECTIONS = 2_000
 MOST_HEADER_BYTES = 32 * 2**10
 _END_WITHIN_S = 10
-
-
-@dataclass(frozen=True)
-class Listen:
-    """Where to listen, and for whom."""
-
-    host: str = "127.0.0.1"
-    port: int = 8443
-    certificate: Path | None = None
-    key: Path | None = None
-    client_ca: Path | None = None
-    """The authority of client certificates."""
-
-    def __post_init__(self) -> None:
-        if (self.certificate is None) != (self.key is None):
-            raise ParameterError("--certificate and --certificate-key belong together")
-        if self.client_ca is not None and self.certificate is None:
-            raise ParameterError("--client-ca needs --certificate and --certificate-key")
-        if self.certificate is None and not _is_loopback(self.host):
-            raise ParameterError(
-                f"listening at {self.host} needs TLS: give --certificate and --certificate-key, or"
-                " listen at 127.0.0.1"
-            )
-        for path in (self.certificate, self.key, self.client_ca):
-            if path is not None and not path.is_file():
-                raise ParameterError(f"{path}: not found")
-
-    @property
-    def tls(self) -> bool:
-        return self.certificate is not None
-
-    @property
-    def address(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}/"
-
-    def context(self) -> ssl.SSLContext | None:
-        """TLS 1.2 or later; None without."""
-        if self.certificate is None:
-            return None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        try:
-            context.load_cert_chain(self.certificate, self.key)
-            if self.client_ca is not None:
-                context.load_verify_locations(self.client_ca)
-                context.verify_mode = ssl.CERT_OPTIONAL
-        except (ssl.SSLError, OSError) as error:
-            raise ParameterError(f"{self.certificate}: no usable certificate ({error})") from None
-        return context
 
 
 class _Connection(HttpToolsProtocol):
@@ -168,12 +110,3 @@ def run_server(server: Server) -> None:
     """Until SIGINT or SIGTERM, or it is told to end."""
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     asyncio.run(server.serve())
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

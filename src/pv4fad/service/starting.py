@@ -17,6 +17,7 @@ from pv4fad.deployment.correspondence import Correspondence
 from pv4fad.deployment.hub.live import LiveQuestions
 from pv4fad.deployment.job_notes import read_notes
 from pv4fad.deployment.jobs import RUNS
+from pv4fad.deployment.party_figures import show_party
 from pv4fad.deployment.party_folder import PartyFolder, PartySettings
 from pv4fad.deployment.running import own_identity
 from pv4fad.errors import DataError, ParameterError, StoreError
@@ -126,16 +127,19 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
         live = LiveQuestions(folder, correspondence)
         timing = Timing(tick_ms / 1000, timeout_ms / 1000)
         engine = LiveEngine(stored.read(), timing, ask=live.ask, note=note)
+        watch = Watch(Expected.of(judging.own.histograms, judging.own.knowledge))
+        show_party(watch.figures, folder)
         yield Parts(
             schema=schema,
             folder=folder.path,
             journal=journal,
             rows=known,
             engine=engine,
-            watch=Watch(Expected.of(judging.own.histograms, judging.own.knowledge)),
+            watch=watch,
             directory=banks,
             run_id=served.run_id,
             banks=engine.status,
+            sources=(engine.figures,),
             carrier=LiveNotices(live),
             running=(live, engine, Following(engine, stored, in_force)),
         )

@@ -16,17 +16,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
+from prometheus_client.metrics_core import Metric as Family
 
 from pv4fad.detection.histograms import BINS, FeatureHistograms, binned, stability_index
 from pv4fad.evidence.knowledge import Knowledge
+from pv4fad.metrics import catalogue
+from pv4fad.metrics.figures import Figures
 from pv4fad.service.asking.engine import BankStatus
 from pv4fad.service.decisions import HOWS, Decision
 from pv4fad.tables.features import FeatureTable
@@ -89,7 +84,7 @@ class Drift:
     """The largest first; None: too few payments, or nothing to compare with."""
 
 
-class Watch(Collector):
+class Watch:
     """One per service; used on its event loop only."""
 
     def __init__(
@@ -103,8 +98,9 @@ class Watch(Collector):
         self._new_alerts: Callable[[], int] = lambda: 0
         self.banks: Callable[[], Sequence[BankStatus]] = tuple
         """How those are doing that are asked live."""
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
+        self.figures = Figures()
+        """Others may add what they know."""
+        self.figures.add_source(self._collect)
 
     def look_at(
         self,
@@ -175,60 +171,33 @@ class Watch(Collector):
 
     def metrics(self) -> bytes:
         """The text that Prometheus reads."""
-        return generate_latest(self._registry)
+        return self.figures.text()
 
-    def collect(self) -> Iterator[Metric]:
+    def _collect(self) -> Iterator[Family]:
         total = self._total
-        name = "pv4fad_payments"
-        decided = CounterMetricFamily(name, "Payments decided, by how.", labels=["decided"])
-        for how in HOWS:
-            decided.add_metric([how], total.decided[how])
-        yield decided
-        alerts = CounterMetricFamily("pv4fad_alerts", "Alerts, by level.", labels=["level"])
-        for level in (1, 2, 3):
-            alerts.add_metric([str(level)], total.levels[level])
-        yield alerts
-        refused = "Payments refused because too many were under way."
-        yield CounterMetricFamily("pv4fad_refused", refused, total.refused)
-        latency = HistogramMetricFamily(
-            "pv4fad_latency_seconds", "From the request to the written decision."
-        )
-        ends = [*map(str, LATENCY_S), "+Inf"]
+        yield catalogue.PAYMENTS.by({(how,): total.decided[how] for how in HOWS})
+        yield catalogue.ALERTS.by({(str(level),): total.levels[level] for level in (1, 2, 3)})
+        yield catalogue.REFUSED.of(total.refused)
         counts = np.cumsum(total.latency).tolist()
-        latency.add_metric([], list(zip(ends, counts, strict=True)), self._seconds)
-        yield latency
-        yield GaugeMetricFamily("pv4fad_under_way", "Payments under way.", self._under_way())
-        waiting = "Alerts that nobody has confirmed or dismissed."
-        yield GaugeMetricFamily("pv4fad_alerts_new", waiting, self._new_alerts())
+        yield catalogue.LATENCY.distributed(LATENCY_S, counts, self._seconds)
+        yield catalogue.UNDER_WAY.of(self._under_way())
+        yield catalogue.ALERTS_NEW.of(self._new_alerts())
         yield from self._of_banks()
         drift = self.drift()
-        index = GaugeMetricFamily(
-            "pv4fad_stability_index", "Drift of the last day against training.", labels=["of"]
-        )
-        if drift.score is not None:
-            index.add_metric(["score"], drift.score)
-        for feature, value in (drift.features or {}).items():
-            index.add_metric([feature], value)
-        yield index
+        found = {} if drift.score is None else {"score": drift.score}
+        found |= drift.features or {}
+        yield catalogue.DRIFT.by({(of,): value for of, value in found.items()})
 
-    def _of_banks(self) -> Iterator[Metric]:
+    def _of_banks(self) -> Iterator[Family]:
         banks = self.banks()
-        answering = GaugeMetricFamily(
-            "pv4fad_bank_answering", "1 if a bank answers live queries.", labels=["bank"]
+        yield catalogue.BANK_ANSWERING.by(
+            {(one.bank,): float(one.state == "answering") for one in banks}
         )
-        for one in banks:
-            answering.add_metric([one.bank], float(one.state == "answering"))
-        yield answering
-        for name, text in (
-            ("queries", "Live queries sent, asked or not."),
-            ("questions", "Questions in them."),
-            ("bytes", "Of live queries and replies."),
-            ("lost", "Live queries without a reply."),
-        ):
-            counted = CounterMetricFamily(f"pv4fad_live_{name}", text, labels=["bank"])
-            for one in banks:
-                counted.add_metric([one.bank], getattr(one.counts, name))
-            yield counted
+        yield catalogue.LIVE_QUERIES.by({(one.bank,): one.counts.queries for one in banks})
+        yield catalogue.LIVE_QUESTIONS.by({(one.bank,): one.counts.questions for one in banks})
+        yield catalogue.LIVE_BYTES.by({(one.bank,): one.counts.bytes for one in banks})
+        yield catalogue.LIVE_LOST.by({(one.bank,): one.counts.lost for one in banks})
+        yield catalogue.LIVE_LEFT_OUT.by({(one.bank,): one.counts.left_out for one in banks})
 
     def _now(self) -> tuple[Minute, Minute]:
         """Where to count: in the present minute, and in total."""

@@ -41,6 +41,7 @@ class Crew(Protocol):
     """Those who do the work."""
 
     n_workers: int
+    n_died: int
 
     def submit(self, function: Callable[[Job], Result], job: Job) -> Running[Result]: ...
     def share(self, chunks: Iterable[bytes]) -> SharedBytes: ...
@@ -55,6 +56,11 @@ class WorkerPool:
         self._given_up = Event()
         self._crew = _crew(given_workers(workers))
         self.n_workers = self._crew.n_workers if self._crew else 0
+
+    @property
+    def n_died(self) -> int:
+        """How often workers have died, and new ones were needed."""
+        return self._crew.n_died if self._crew else 0
 
     def map(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
         """function(job) for each job, in order; `function` must be defined at module level."""

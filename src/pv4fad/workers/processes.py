@@ -38,7 +38,7 @@ class ProcessJob(Generic[Result]):
         try:
             return self.future.result()
         except BrokenProcessPool:
-            self.processes.end(self.executor)
+            self.processes.died(self.executor)
             raise WorkerError(_DIED) from None
 
     def cancel(self) -> None:
@@ -50,6 +50,8 @@ class Processes:
 
     def __init__(self, n_workers: int) -> None:
         self.n_workers = n_workers
+        self.n_died = 0
+        """How often new ones had to be started."""
         self._lock = Lock()
         self._executor: ProcessPoolExecutor | None = None
 
@@ -76,6 +78,13 @@ class Processes:
 
     def close(self) -> None:
         self.end(self._executor)
+
+    def died(self, executor: ProcessPoolExecutor) -> None:
+        """One of an executor has: the others end as well."""
+        with self._lock:
+            if self._executor is executor:
+                self.n_died, self._executor = self.n_died + 1, None
+        self.end(executor)
 
     def end(self, executor: ProcessPoolExecutor | None) -> None:
         """Those of an executor; the next job starts new ones."""

@@ -105,6 +105,8 @@ class RayJob(Generic[Result]):
 class RayCluster:
     """The cluster at an address; `ray`: the one this machine is a node of."""
 
+    n_died = 0  # Ray starts workers again by itself
+
     def __init__(self, address: str) -> None:
         _require_settings(CLOSED, os.environ, "this process")
         self._head = open_connection(address)

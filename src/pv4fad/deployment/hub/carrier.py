@@ -19,6 +19,7 @@ from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.deployment.station import Station
 from pv4fad.deployment.status import Status, read_status
 from pv4fad.errors import StoreError
+from pv4fad.metrics.figures import Figures
 from pv4fad.protocol.roles import AGGREGATOR
 
 _ANSWERS_WITHIN_S = 10.0
@@ -42,7 +43,7 @@ class HubCarrier:
     ) -> None:
         with ExitStack() as running:
             if folder.settings().role == AGGREGATOR:
-                running.enter_context(_hub(folder, ended))
+                running.enter_context(_hub(folder, ended, station.figures))
             running.enter_context(connected(folder, station))
             if station.live is not None:
                 own = station.correspondence
@@ -86,14 +87,14 @@ def connected(folder: PartyFolder, station: Station) -> Iterator[Node]:
 
 
 @contextmanager
-def _hub(folder: PartyFolder, ended: threading.Event) -> Iterator[None]:
+def _hub(folder: PartyFolder, ended: threading.Event, figures: Figures) -> Iterator[None]:
     """A hub in a thread; an error there ends the party."""
     listening, over = threading.Event(), threading.Event()
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            run_hub(folder, listening.set, over)
+            run_hub(folder, listening.set, over, figures)
         except BaseException as error:
             failed.append(error)
             listening.set()

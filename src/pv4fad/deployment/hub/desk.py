@@ -9,10 +9,13 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from pv4fad.deployment.exchange import Reply, Request
+from pv4fad.deployment.exchange import JOBS, Reply, Request
 from pv4fad.deployment.relay import Relay
 from pv4fad.deployment.status import Journal, Status, new_status, read_status
 from pv4fad.errors import ProtocolError, StoreError
+from pv4fad.logs import figures
+from pv4fad.metrics.catalogue import HUB_FAILED, HUB_JOBS, HUB_RUNNING, HUB_STARTED
+from pv4fad.metrics.figures import Figures
 
 _log = logging.getLogger("pv4fad.hub")
 
@@ -20,13 +23,19 @@ _log = logging.getLogger("pv4fad.hub")
 class Desk:
     """Used by one thread, except for `beat`."""
 
-    def __init__(self, folder: Path, parties: Sequence[str]) -> None:
-        self._folder, self._parties = folder, tuple(parties)
+    def __init__(self, folder: Path, parties: Sequence[str], counted: Figures) -> None:
+        self._folder, self._parties, self._figures = folder, tuple(parties), counted
         self._journal: Journal | None = None
         self._relay: Relay | None = None
         self._untold: set[str] = set()
         """Parties that do not know yet that the latest job is over."""
+        for kind in JOBS:
+            counted.note(HUB_RUNNING, kind, value=0)
+            for outcome in ("finished", "failed"):
+                counted.count(HUB_JOBS, kind, outcome, by=0)
         found = read_status(folder)
+        failed = found is not None and found.state == "failed"
+        counted.note(HUB_FAILED, value=float(failed))
         if found is not None and found.state == "running":
             _log.info("job %d (%s) goes on", found.number, found.job)
             self._begin(found, again=True)
@@ -52,6 +61,13 @@ class Desk:
         self._journal = Journal(self._folder, status, self._parties)
         self._relay = Relay(self._parties, status.job, status.order, self._journal, resume=again)
         self._journal.write()
+        self._figures.note(HUB_RUNNING, status.job, value=1)
+        self._figures.note(HUB_STARTED, status.job, value=status.started.timestamp())
+        self._figures.note(HUB_FAILED, value=0)
+
+    def waiting_bytes(self, party: str) -> int:
+        """What a party has not acknowledged yet."""
+        return 0 if self._relay is None else self._relay.waiting_bytes(party)
 
     def next(self, party: str) -> Request | None:
         """What to tell a party now."""
@@ -95,7 +111,16 @@ class Desk:
 
     def _end(self, error: str) -> None:
         if self._journal is not None:
-            status = self._journal.status
-            _log.info("job %d (%s): %s", status.number, status.job, error or "finished")
             self._journal.finish(error)
+            status = self._journal.status
+            passed = figures(
+                seconds=round(status.seconds, 3),
+                messages=sum(one.messages for one in status.sent),
+                bytes=sum(one.bytes for one in status.sent),
+            )
+            said = (status.number, status.job, error or "finished")
+            _log.info("job %d (%s): %s", *said, extra=passed)
+            self._figures.count(HUB_JOBS, status.job, "failed" if error else "finished")
+            self._figures.note(HUB_RUNNING, status.job, value=0)
+            self._figures.note(HUB_FAILED, value=float(bool(error)))
         self._relay, self._untold = None, set(self._parties)

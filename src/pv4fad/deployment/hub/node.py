@@ -13,6 +13,7 @@ from pv4fad.deployment.hub import connection
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.deployment.station import Line, Station
 from pv4fad.errors import WireError
+from pv4fad.metrics.catalogue import CONNECTED, DISCONNECTIONS
 
 _TRY_AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 _log = logging.getLogger("pv4fad.station")
@@ -30,6 +31,8 @@ class Node:
         self._is_connected = False
         self.problem = ""
         """Why the latest attempt failed."""
+        station.figures.problem = self._why_away
+        station.figures.add_source(lambda: [CONNECTED.of(float(self._is_connected))])
         self._thread = threading.Thread(target=self._run, name="node", daemon=True)
         self._thread.start()
 
@@ -79,8 +82,15 @@ class Node:
             if self._call is not None:
                 self._call.cancel()
 
+    def _why_away(self) -> str:
+        if self._is_connected:
+            return ""
+        return f"not connected with the hub: {self.problem or 'connecting'}"
+
     def _set_connected(self, is_connected: bool) -> None:
         with self._connected:
+            if self._is_connected and not is_connected:
+                self._station.figures.count(DISCONNECTIONS)
             self._is_connected = is_connected
             self._connected.notify_all()
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from prometheus_client.metrics_core import Metric as Family
 
 from pv4fad.deployment.exchange import Reply, from_bytes, to_bytes
 from pv4fad.deployment.hub import connection
@@ -26,6 +27,14 @@ from pv4fad.deployment.hub.desk import Desk
 from pv4fad.deployment.hub.switch import Switch
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.errors import Pv4fadError, StoreError, WireError
+from pv4fad.metrics.catalogue import (
+    HUB_BYTES,
+    HUB_CONNECTED,
+    HUB_HEARD,
+    HUB_REFUSED,
+    HUB_WAITING,
+)
+from pv4fad.metrics.figures import Figures
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 
 _EMPTY_PER_S = 2000
@@ -48,13 +57,19 @@ class _Line:
 class Hub:
     """`pv4fad party run` at the aggregator."""
 
-    def __init__(self, folder: PartyFolder) -> None:
-        self._folder, self._settings = folder, folder.settings()
+    def __init__(self, folder: PartyFolder, figures: Figures) -> None:
+        self._folder, self._settings, self._figures = folder, folder.settings(), figures
         cards = folder.complete_cards()
         self._names = {card.certificate.strip(): name for name, card in cards.items()}
-        self._desk = Desk(folder.path, list(cards))
+        self._desk = Desk(folder.path, list(cards), figures)
         self._lines: dict[str, _Line] = {}
-        self._switch = Switch(cards)
+        self._switch = Switch(cards, figures)
+        figures.count(HUB_REFUSED, by=0)
+        figures.add_source(self._connected)
+
+    def _connected(self) -> list[Family]:
+        parties = self._names.values()
+        return [HUB_CONNECTED.by({(party,): float(party in self._lines) for party in parties})]
 
     async def run(self, started: Callable[[], None], ended: asyncio.Event) -> None:
         """Serve until `ended`; `StoreError` if the address cannot be used."""
@@ -88,6 +103,9 @@ class Hub:
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             self._desk.require_patience()
+            for party in self._names.values():
+                waiting = self._desk.waiting_bytes(party)
+                self._figures.note(HUB_WAITING, party, value=waiting)
             await asyncio.to_thread(self._desk.beat)  # writes a file
 
     async def _party(self, context: Any, *allowed: str) -> str:
@@ -95,6 +113,7 @@ class Hub:
         (shown,) = context.auth_context().get("x509_pem_cert", [b""])
         name = self._names.get(shown.decode().strip())
         if name is None or (allowed and name not in allowed):
+            self._figures.count(HUB_REFUSED)
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED,
                 f"{name or 'an unknown party'} may not do this at this hub",
@@ -128,10 +147,13 @@ class Hub:
     async def _read(self, party: str, line: _Line, context: Any) -> None:
         flood = Flood()
         while (data := await context.read()) is not grpc.aio.EOF:
+            self._figures.count(HUB_BYTES, "received", party, by=len(data))
+            self._figures.note_time(HUB_HEARD, party)
             try:
                 reply = from_bytes(data, Reply)
                 flood.count(reply)
             except WireError as error:
+                self._figures.count(HUB_REFUSED)
                 _log.warning("%s is disconnected: %s", party, error)
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             line.has_spoken = True
@@ -142,7 +164,9 @@ class Hub:
             await line.changed.wait()
             line.changed.clear()
             while (request := self._desk.next(party)) is not None:
-                await context.write(to_bytes(request))
+                data = to_bytes(request)
+                self._figures.count(HUB_BYTES, "sent", party, by=len(data))
+                await context.write(data)
 
     def _wake(self, parties: set[str]) -> None:
         for party in parties:
@@ -198,9 +222,11 @@ class Flood:
             raise WireError(f"more than {_EMPTY_PER_S} replies in a second that bring nothing")
 
 
-def run_hub(folder: PartyFolder, ready: Callable[[], None], ended: threading.Event) -> None:
-    """Run a hub in this thread until `ended`."""
-    asyncio.run(_until(ended, lambda over: Hub(folder).run(ready, over)))
+def run_hub(
+    folder: PartyFolder, ready: Callable[[], None], ended: threading.Event, figures: Figures
+) -> None:
+    """Run a hub in this thread until `ended`; what it counts goes to `figures`."""
+    asyncio.run(_until(ended, lambda over: Hub(folder, figures).run(ready, over)))
 
 
 async def _until(ended: threading.Event, work: Callable[[asyncio.Event], Awaitable[None]]) -> None:

@@ -24,6 +24,8 @@ import grpc.aio
 
 from pv4fad.deployment.card import PartyCard
 from pv4fad.errors import WireError
+from pv4fad.metrics.catalogue import HUB_LIVE, HUB_REFUSED
+from pv4fad.metrics.figures import Figures
 from pv4fad.protocol.roles import BANK, PAYMENT_NETWORK
 
 QUEUE_BYTES = 8 * 2**20  # of one sender to one receiver
@@ -87,9 +89,13 @@ class _Line:
 class Switch:
     """Connects the live streams of the parties."""
 
-    def __init__(self, cards: Mapping[str, PartyCard]) -> None:
+    def __init__(self, cards: Mapping[str, PartyCard], figures: Figures) -> None:
+        self._figures = figures
         self._banks = {name for name, card in cards.items() if card.role == BANK}
         self._lines: dict[str, _Line] = {}
+        for receiver in (PAYMENT_NETWORK, *self._banks):
+            for outcome in ("passed on", "dropped"):
+                figures.count(HUB_LIVE, receiver, outcome, by=0)
 
     async def serve(self, party: str, context: Any) -> None:
         """Pass on what a party sends, and to it what others send, until it leaves."""
@@ -104,6 +110,7 @@ class Switch:
                 while (data := await context.read()) is not grpc.aio.EOF:
                     self._pass_on(party, line, data)
         except WireError as error:
+            self._figures.count(HUB_REFUSED)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         finally:
             writing.cancel()
@@ -116,7 +123,9 @@ class Switch:
         if what != What.MESSAGE or receiver not in others:
             raise WireError(f"{party} may not send live messages to {receiver}")
         to = self._lines.get(receiver)
-        if to is None or not to.put(party, live_message(What.MESSAGE, party, body)):
+        passed = to is not None and to.put(party, live_message(What.MESSAGE, party, body))
+        self._figures.count(HUB_LIVE, receiver, "passed on" if passed else "dropped")
+        if not passed:
             line.put(receiver, live_message(What.DROPPED, receiver, body[:BEGINNING_BYTES]))
 
     @staticmethod

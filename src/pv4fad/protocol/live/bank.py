@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pv4fad.errors import ProtocolError
 from pv4fad.he.keys import SecretKey
 from pv4fad.protocol.checks import expect
-from pv4fad.protocol.live.messages import LiveQuery, LiveRefusal, LiveReply, Reason
+from pv4fad.protocol.live.messages import REASONS, LiveQuery, LiveRefusal, LiveReply, Reason
 from pv4fad.protocol.live.steps import ReplyMaker
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.wire import decode, digest, encode
@@ -33,6 +33,11 @@ class LiveAnswers:
         self._clock = b""
         self._answered: dict[int, tuple[bytes, bytes]] = {}  # tick → digest of the query, reply
         self._refused: Reason | None = None
+        self._n_outcomes = dict.fromkeys(("answered", *REASONS), 0)
+
+    def outcomes(self) -> dict[str, int]:
+        """How many queries were answered, and how many refused for which reason, so far."""
+        return dict(self._n_outcomes)
 
     def use(self, keys: Mapping[str, tuple[int, SecretKey]]) -> None:
         """From now on: by run, the match whose keys are in use, and the secret one of them."""
@@ -56,6 +61,7 @@ class LiveAnswers:
         if before is not None and before[0] == request:
             return before[1]
         made = self._reply(message)
+        self._n_outcomes[made if isinstance(made, str) else "answered"] += 1
         self._note(made if isinstance(made, str) else None)
         if isinstance(made, str):
             return encode(LiveRefusal(address.answer(), made))

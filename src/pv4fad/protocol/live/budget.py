@@ -34,10 +34,24 @@ class TickBudget:
         self._left = 0
         """Of the block that the file counts as spent."""
 
+    @property
+    def per_day(self) -> int:
+        return self._per_day
+
+    @property
+    def left(self) -> int:
+        """Of today, as far as is known; another thread may ask."""
+        if self._today() != self._day:
+            return self._per_day
+        return max(0, self._per_day - self._spent) + self._left
+
+    def _today(self) -> str:
+        """A clock that was set back does not start a new day."""
+        return max(self._now().date().isoformat(), self._day)
+
     def spend(self) -> bool:
         """One more query, noted on disk; False if the day's budget is spent."""
-        # A clock that was set back does not start a new day.
-        day = max(self._now().date().isoformat(), self._day)
+        day = self._today()
         if day != self._day:
             self._day, self._spent, self._left = day, 0, 0
         if not self._left:

@@ -42,6 +42,7 @@ class _Worker:
         self._number = 0
         self.ready = asyncio.Event()
         self.pid = 0
+        self.n_died = 0
 
     def query(self, bank: str, placed: Placed) -> asyncio.Future[Query]:
         made: asyncio.Future[Query] = asyncio.get_running_loop().create_future()
@@ -61,6 +62,7 @@ class _Worker:
                 await self._serve()
             except (OSError, asyncio.IncompleteReadError):
                 _log.warning("a worker process ended; it is started again")
+                self.n_died += 1
             finally:
                 await self._end()
             await asyncio.sleep(_AGAIN_AFTER_S)
@@ -138,6 +140,11 @@ class Crew:
     def query(self, bank: str, placed: Placed) -> asyncio.Future[Query]:
         """Made in its worker; `WorkerError` if that ends before."""
         return self._of_bank[bank].query(bank, placed)
+
+    @property
+    def n_died(self) -> int:
+        """How often a worker has ended, and was started again."""
+        return sum(worker.n_died for worker in self._workers)
 
     @property
     def pids(self) -> Sequence[int]:

@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from prometheus_client.metrics_core import Metric as Family
 
 from pv4fad.lead.judging import JudgedPayments
 from pv4fad.lead.rows import NewRows
+from pv4fad.metrics.catalogue import LIVE_WORKERS_DIED, NEWCOMERS, TICKS_LEFT_OUT
 from pv4fad.protocol.live.messages import CLOCK_BYTES
 from pv4fad.protocol.live.network import Asked, place
 from pv4fad.protocol.live.plan import most_questions
@@ -98,6 +100,8 @@ class LiveEngine:
         self._clock = clock or LoopClock()
         self._id = secret_bytes(CLOCK_BYTES)
         self.ticks_left_out = 0
+        self._n_died_before = 0
+        """Workers that died while an earlier model was in use."""
         self.newcomers = Newcomers()
 
     async def __aenter__(self) -> LiveEngine:
@@ -115,6 +119,7 @@ class LiveEngine:
         new = await self._begin(model)
         before, self._asking = self._asking, new
         new.knowledge.absorb(before.knowledge)
+        self._n_died_before += before.crew.n_died
         await before.end()
 
     async def _begin(self, model: LiveModel) -> _Asking:
@@ -147,6 +152,12 @@ class LiveEngine:
 
     def status(self) -> list[BankStatus]:
         return self._asking.status()
+
+    def figures(self) -> Iterator[Family]:
+        """For whoever watches over the service."""
+        yield TICKS_LEFT_OUT.of(self.ticks_left_out)
+        yield LIVE_WORKERS_DIED.of(self._n_died_before + self._asking.crew.n_died)
+        yield NEWCOMERS.of(len(self.newcomers))
 
     @property
     def knowledge(self) -> Knowledge:

@@ -217,7 +217,11 @@ def test_the_ledger_outlives_the_process(tmp_path):
 
 def test_entries_of_another_version_or_a_gap_are_refused():
     for key, value, reason in (
-        ("permanent/ledger/000000000", b'{"version": 1, "kind": "x"}', "version 1, .* uses 3: use"),
+        (
+            "permanent/ledger/000000000",
+            b'{"version": 1, "kind": "x"}',
+            "version 1, .* reads 3 to 4: use",
+        ),
         ("permanent/ledger/000000001", b"{}", "entry 1 is missing"),
     ):
         store = bank()

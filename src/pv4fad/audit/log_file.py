@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from pv4fad.audit.log import Chain, Direction, Entry, ledger_salt
 from pv4fad.audit.stamp import SALT_BYTES, Mark, Stamp
 from pv4fad.errors import DataError, ProtocolError
-from pv4fad.privacy.ledger import raw_entries
+from pv4fad.privacy.ledger import Spent, raw_entries
 from pv4fad.protocol.identity import Identity, PublicIdentity
 from pv4fad.protocol.state import Proposal
 from pv4fad.store.records import Records, run_ids
@@ -39,6 +39,20 @@ class LoggedMark(ValidatedModel):
         return Mark(self.number, bytes.fromhex(self.head))
 
 
+class LoggedSpent(ValidatedModel):
+    """`Spent`."""
+
+    epsilon_steps: int = Field(ge=0, lt=2**64)
+    delta_steps: int = Field(ge=0, lt=2**64)
+
+    @classmethod
+    def of(cls, spent: Spent) -> Self:
+        return cls(epsilon_steps=spent.epsilon_steps, delta_steps=spent.delta_steps)
+
+    def spent(self) -> Spent:
+        return Spent(self.epsilon_steps, self.delta_steps)
+
+
 class LoggedMessage(ValidatedModel):
     """One message, and its stamp without the salt."""
 
@@ -49,6 +63,8 @@ class LoggedMessage(ValidatedModel):
     content: Hex
     seen: LoggedMark
     ledger: LoggedMark
+    spent: LoggedSpent | None
+    """None: of a time when stamps did not say."""
     signature: Hex
 
     @classmethod
@@ -62,6 +78,7 @@ class LoggedMessage(ValidatedModel):
             content=entry.content.hex(),
             seen=LoggedMark.of(stamp.seen),
             ledger=LoggedMark.of(stamp.ledger),
+            spent=None if stamp.spent is None else LoggedSpent.of(stamp.spent),
             signature=stamp.signature.hex(),
         )
 
@@ -74,6 +91,7 @@ class LoggedMessage(ValidatedModel):
             _NO_SALT,
             self.seen.mark(),
             self.ledger.mark(),
+            None if self.spent is None else self.spent.spent(),
             bytes.fromhex(self.signature),
         )
 
@@ -110,7 +128,7 @@ class LogFile(ValidatedModel):
     """All that a party shows of its log."""
 
     format: Literal["pv4fad log"] = "pv4fad log"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     party: str
     identity: Hex
     chains: tuple[LoggedChain, ...]

@@ -13,7 +13,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,21 @@ def owned(folder: Path) -> int:
     return descriptor
 
 
+def copy_database(source: Path, target: Path) -> None:
+    """A consistent copy of an SQLite file that others may be using; who writes waits meanwhile."""
+    with store_errors(source.parent), ExitStack() as opened:
+        # Not for reading only: SQLite may have to undo what a killed process has left.
+        uri = source.absolute().as_uri() + "?mode=rw"
+        connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE_S, isolation_level=None)
+        opened.enter_context(closing(connection))
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchall()  # waits here
+        with store_errors(target.parent):
+            os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            copy = opened.enter_context(closing(sqlite3.connect(target)))
+            connection.backup(copy)
+
+
 def holds_store(folder: Path) -> bool:
     """Whether a store was completed in this folder."""
     if not (folder / FILE_NAME).is_file():
@@ -125,9 +140,9 @@ def holds_store(folder: Path) -> bool:
         return _has_tables(connection)
 
 
-def party_of(folder: Path) -> str:
-    """Whose store this is; needs no passphrase."""
-    connection, info = open_file(folder)
+def party_of(folder: Path, *, shared: bool = False) -> str:
+    """Whose store this is; needs no passphrase.  `shared`: others may have it open."""
+    connection, info = open_file(folder, shared=shared)
     with closing(connection):
         return info.party
 

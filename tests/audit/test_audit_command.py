@@ -195,6 +195,7 @@ def test_a_sender_who_signs_two_messages_is_found(root, logs, pv4fad):
         bytes.fromhex(last["before"]),
         bytes(SALT_BYTES),
         *(Mark(last[w]["number"], bytes.fromhex(last[w]["head"])) for w in ("seen", "ledger")),
+        Spent(**last["spent"]),
     )
     content = b"\x07" * 32
     signed = stamp.signed(identity.signing_secret, S, ONE, content)

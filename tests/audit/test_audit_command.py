@@ -15,6 +15,7 @@ from tests.kit.small_federation import PASSPHRASE
 
 from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.stamp import SALT_BYTES, STAMP_BYTES, Mark, Stamp
+from pv4fad.privacy.ledger import Spent
 from pv4fad.protocol.identity import stored_identity
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from pv4fad.audit.log import Chain
 from pv4fad.audit.log_file import Hex, LoggedMessage
-from pv4fad.errors import DataError, WireError
+from pv4fad.errors import DataError, ParameterError, WireError
 from pv4fad.protocol.identity import Identity
 from pv4fad.store.records import Records
 from pv4fad.store.store import Store
@@ -74,7 +74,7 @@ class Witness(ValidatedModel):
             raise DataError(
                 f"{path} is not the file of a witness: {problems_text(error)}"
             ) from None
-        except (ValueError, WireError) as error:
+        except (ValueError, ParameterError, WireError) as error:
             raise DataError(f"{path} is not the file of a witness: {error}") from None
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error.strerror}") from None

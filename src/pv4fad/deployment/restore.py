@@ -31,7 +31,7 @@ from pv4fad.deployment.backup import (
     opened_seal,
 )
 from pv4fad.deployment.party_folder import PartyFolder
-from pv4fad.errors import DataError, StoreError
+from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.files import require_new_folder, write_whole
 from pv4fad.protocol.roles import BANK
 from pv4fad.randomness import secret_bytes
@@ -121,10 +121,9 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
 def _manifest(path: Path, archive: tarfile.TarFile) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(_content(path, archive, MANIFEST))
-    except ValidationError as error:
-        raise DataError(
-            f"{path} is not a backup of this version of the program: {problems_text(error)}"
-        ) from None
+    except (ValidationError, ParameterError) as error:
+        why = problems_text(error) if isinstance(error, ValidationError) else str(error)
+        raise DataError(f"{path} is not a backup of this version of the program: {why}") from None
     if not {STORE, FILES} <= set(manifest.parts) <= _NAMES:
         raise DataError(f"{path} is not a backup: it has other parts")
     return manifest

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 from pv4fad.detection import fitting
-from pv4fad.store import disk
+from pv4fad.store import sealing
 from pv4fad.store.sealing import insecure_fast_scrypt_for_tests
 
 TESTS = Path(__file__).parent
@@ -86,7 +86,7 @@ def fast_stores():
     The cost is kept in the store, so processes that tests start open it as fast.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(disk, "ScryptCost", insecure_fast_scrypt_for_tests)
+        patch.setattr(sealing, "usual_cost", insecure_fast_scrypt_for_tests)
         yield
 
 

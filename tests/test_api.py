@@ -32,8 +32,8 @@ from pv4fad.errors import (
 from pv4fad.payments.challenge import write_partition
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.rules import rules_of
+from pv4fad.store.key_sources import read_key_file
 from pv4fad.store.records import Records
-from pv4fad.store.sealing import read_key_file
 from tests.kit.deployed_claims import make_folders, running
 from tests.kit.small_federation import PASSPHRASE, small_tables, write_two_banks
 

@@ -15,7 +15,7 @@ from pv4fad.deployment.hub.carrier import HubCarrier
 from pv4fad.detection import fitting
 from pv4fad.errors import BudgetError, ParameterError, StoreError
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.store.sealing import read_key_file
+from pv4fad.store.key_sources import read_key_file
 from tests.kit.deployed_claims import make_folders, running
 from tests.kit.waiting import comes_true
 

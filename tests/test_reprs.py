@@ -14,9 +14,8 @@ PUBLIC = {
     ("PublicIdentity", "signing_key"),
     ("PublicIdentity", "pairwise_key"),
     ("PublicIdentity", "signature"),
-    # Salt, and two sealed values.
-    ("StoreInfo", "salt"),
-    ("StoreInfo", "locked_key"),
+    # Two sealed values.
+    ("KeyLock", "locked_key"),
     ("StoreInfo", "manifest"),
 }
 

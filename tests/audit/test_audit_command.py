@@ -15,6 +15,7 @@ from tests.kit.small_federation import PASSPHRASE
 
 from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.stamp import SALT_BYTES, STAMP_BYTES, Mark, Stamp
+from pv4fad.privacy.ledger import Spent
 from pv4fad.protocol.identity import stored_identity
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase
@@ -195,6 +196,7 @@ def test_a_sender_who_signs_two_messages_is_found(root, logs, pv4fad):
         bytes.fromhex(last["before"]),
         bytes(SALT_BYTES),
         *(Mark(last[w]["number"], bytes.fromhex(last[w]["head"])) for w in ("seen", "ledger")),
+        Spent(**last["spent"]),
     )
     content = b"\x07" * 32
     signed = stamp.signed(identity.signing_secret, S, ONE, content)

@@ -22,7 +22,7 @@ from pv4fad.protocol.state import Proposal
 from pv4fad.protocol.wire import digest, message_id, read_header
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.records import Records, run_ids, stored
-from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.store.sealing import Passphrase
 
 PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
 PASSPHRASE = Passphrase("correct horse battery")
@@ -40,8 +40,7 @@ class Kill:
 def create_stores(folder: Path) -> None:
     """A store for each party; the banks' hold their identities."""
     for name in PARTIES:
-        cost = insecure_fast_scrypt_for_tests()
-        store = DiskStore.create(folder / name, name, PASSPHRASE, cost)
+        store = DiskStore.create(folder / name, name, PASSPHRASE)
         with store, store.transaction() as tx:
             Records.of_party(tx).put(Identity.generate(name))
 

@@ -18,7 +18,8 @@ from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.deployment.running import opened_station
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
-from pv4fad.store.sealing import Passphrase, create_key_file
+from pv4fad.store.key_sources import create_key_file
+from pv4fad.store.sealing import Passphrase
 
 INSURER = "insurer"
 SCHEMA_TOML = """\

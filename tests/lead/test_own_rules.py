@@ -140,7 +140,7 @@ def test_what_a_bank_brings_depends_on_the_classes_alone(data):
 def test_a_run_equals_the_trusted_third_party_and_own_columns_never_leave_the_bank(
     data, tmp_path, pv4fad, monkeypatch
 ):
-    monkeypatch.setattr("pv4fad.store.disk.ScryptCost", insecure_fast_scrypt_for_tests)
+    monkeypatch.setattr("pv4fad.store.sealing.usual_cost", insecure_fast_scrypt_for_tests)
     handle, sent = Bank.handle, []
 
     def noting(bank: Bank, message: bytes) -> list[bytes]:

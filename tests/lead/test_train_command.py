@@ -18,8 +18,8 @@ from pv4fad.errors import WorkerError
 from pv4fad.protocol.count.state import BankSums, ReleasedCounts
 from pv4fad.run.folder import RunFolder
 from pv4fad.store.disk import DiskStore
+from pv4fad.store.key_sources import read_key_file
 from pv4fad.store.records import Records
-from pv4fad.store.sealing import read_key_file
 
 BANKS = ("bank01", "bank02", "bank03")
 

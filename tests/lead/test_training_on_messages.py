@@ -15,7 +15,7 @@ TRAINING = ("--epsilon", "none", "--seed", 5, "--alert-share", 0.05, "--workers"
 def test_training_and_scoring_on_messages_gives_what_the_csv_files_give(
     tmp_path, pv4fad, monkeypatch
 ):
-    monkeypatch.setattr("pv4fad.store.disk.ScryptCost", insecure_fast_scrypt_for_tests)
+    monkeypatch.setattr("pv4fad.store.sealing.usual_cost", insecure_fast_scrypt_for_tests)
 
     def succeed(*arguments: object) -> str:
         code, printed, errors = pv4fad(*arguments)

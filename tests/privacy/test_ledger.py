@@ -15,7 +15,7 @@ from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon, upper_text
 from pv4fad.privacy.ledger import Expense, Ledger, read_ledger, require_affordable, set_limit, spend
 from pv4fad.protocol.count.bank import expense_of
 from pv4fad.store.disk import DiskStore
-from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import MemoryStore
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -207,8 +207,7 @@ def test_a_release_that_fails_has_spent_nothing_and_one_that_is_stored_has_spent
 
 def test_the_ledger_outlives_the_process(tmp_path):
     passphrase = Passphrase("correct horse battery")
-    cost = insecure_fast_scrypt_for_tests()
-    with DiskStore.create(tmp_path / "bank", "bank-a", passphrase, cost) as store:
+    with DiskStore.create(tmp_path / "bank", "bank-a", passphrase) as store:
         allow(store, "2")
         pay(store, expense())
     with DiskStore.open(tmp_path / "bank", passphrase) as store:
@@ -217,7 +216,11 @@ def test_the_ledger_outlives_the_process(tmp_path):
 
 def test_entries_of_another_version_or_a_gap_are_refused():
     for key, value, reason in (
-        ("permanent/ledger/000000000", b'{"version": 1, "kind": "x"}', "version 1, .* uses 3: use"),
+        (
+            "permanent/ledger/000000000",
+            b'{"version": 1, "kind": "x"}',
+            "version 1, .* reads 3 to 4: use",
+        ),
         ("permanent/ledger/000000001", b"{}", "entry 1 is missing"),
     ):
         store = bank()

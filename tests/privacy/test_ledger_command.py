@@ -9,7 +9,8 @@ import pytest
 
 from pv4fad.privacy.ledger import Expense, charge_delta, set_limit, spend
 from pv4fad.store.disk import DiskStore
-from pv4fad.store.sealing import Passphrase, create_key_file, insecure_fast_scrypt_for_tests
+from pv4fad.store.key_sources import create_key_file
+from pv4fad.store.sealing import Passphrase
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PASSPHRASE = "correct horse battery"
@@ -18,9 +19,8 @@ PASSPHRASE = "correct horse battery"
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PV4FAD_PASSPHRASE_BANK_A", PASSPHRASE)
-    cost = insecure_fast_scrypt_for_tests()
     with (
-        DiskStore.create(tmp_path / "bank", "bank-a", Passphrase(PASSPHRASE), cost) as store,
+        DiskStore.create(tmp_path / "bank", "bank-a", Passphrase(PASSPHRASE)) as store,
         store.transaction() as tx,
     ):
         set_limit(tx, Fraction(3), NOW)
@@ -109,6 +109,7 @@ def test_show_prints_delta_of_the_year_by_kind(folder, ledger):
         "limit": "2^-10",
         "match": "2^-20",
         "scoring": "2^-18.4",
+        "restored": "0",
         "in_total": "2^-17.9",
     }
 
@@ -130,8 +131,7 @@ def test_a_limit_that_is_no_number_is_refused(folder, ledger):
 
 def test_a_key_file_opens_the_store(tmp_path, ledger):
     passphrase = create_key_file(tmp_path / "key")
-    cost = insecure_fast_scrypt_for_tests()
-    DiskStore.create(tmp_path / "bank", "bank-b", passphrase, cost).close()
+    DiskStore.create(tmp_path / "bank", "bank-b", passphrase).close()
     code, text, _ = ledger("show", tmp_path / "bank", "--key-file", tmp_path / "key")
     assert code == 0
     assert "spent 0, limit not set, left 0" in text

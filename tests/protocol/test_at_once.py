@@ -14,7 +14,7 @@ from pv4fad.errors import OrderError
 from pv4fad.lead.federation import Federation
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.store.disk import DiskStore
-from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.store.sealing import Passphrase
 from pv4fad.workers import WorkerPool
 
 ASKED = AskedSet((1, 2), True)
@@ -75,8 +75,7 @@ def carry_through(begin, federation: Federation, observe: AtOnce) -> None:
 
 def disk_stores(folder):
     def store_of(name):
-        cost = insecure_fast_scrypt_for_tests()
-        return DiskStore.create(folder / name, name, Passphrase("correct horse battery"), cost)
+        return DiskStore.create(folder / name, name, Passphrase("correct horse battery"))
 
     return store_of
 

@@ -270,7 +270,7 @@ def test_a_store_that_cannot_be_opened_leaves_none_of_the_others_locked(tmp_path
 
 def test_the_stores_of_a_run_take_one_computation_of_the_passphrase(tmp_path, monkeypatch):
     """One store that was locked again, with a salt of its own, takes another one."""
-    folder, parties, passphrase = RunFolder(tmp_path), ("bank01", "bank02"), Passphrase(PASSPHRASE)
+    folder, parties = RunFolder(tmp_path), ("bank01", "bank02")
     derived, scrypt = [], sealing.Scrypt
 
     def counting(**options):
@@ -278,11 +278,12 @@ def test_the_stores_of_a_run_take_one_computation_of_the_passphrase(tmp_path, mo
         return scrypt(**options)
 
     monkeypatch.setattr(sealing, "Scrypt", counting)
-    with folder.stores(parties, passphrase, create=True):
+    with folder.stores(parties, Passphrase(PASSPHRASE), create=True):
         assert len(derived) == 1
-    with folder.stores(parties, passphrase) as stores:
+    with folder.stores(parties, Passphrase(PASSPHRASE)) as stores:
         assert len(derived) == 2
-        stores["bank02"].change_passphrase(passphrase)
+        stores["bank02"].rotate(Passphrase("another for a moment"))
+        stores["bank02"].rotate(Passphrase(PASSPHRASE))
     derived.clear()
-    with folder.stores(parties, passphrase):
+    with folder.stores(parties, Passphrase(PASSPHRASE)):
         assert len(derived) == 2

@@ -1,6 +1,7 @@
 """Payments over HTTP: what they are answered, once, and what is refused."""
 
 import json
+import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -199,6 +200,28 @@ def test_an_engine_that_fails_is_a_503_and_its_words_are_not_in_the_log(tmp_path
     assert "SECRET" not in caplog.text
     with Journal.open(tmp_path, KEY) as journal:
         assert journal.n_decisions == 0
+
+
+def test_while_the_journal_cannot_grow_no_payment_is_decided(tmp_path, payments):
+    usual, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with live_service(tmp_path) as service:
+        first = service.post("/payments", payments[0])
+        assert first.status_code == 200
+        # Files that may not grow: what a full disk looks like to SQLite.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+        try:
+            for payment in payments[1:4]:
+                failed = service.post("/payments", payment)
+                assert failed.status_code == 503
+                assert failed.headers["retry-after"]
+            assert service.post("/payments", payments[0]).content == first.content
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (usual, hard))
+        later = [service.post("/payments", payment) for payment in payments[1:4]]
+        assert [one.status_code for one in later] == [200] * 3
+    with Journal.open(tmp_path, KEY) as journal:
+        answers = [entry.answer.encode() for entry in journal.decisions()]
+    assert answers == [one.content for one in (first, *later)]
 
 
 def test_health_and_readiness(service):

@@ -3,7 +3,7 @@
 import pytest
 
 from pv4fad.store.disk import DiskStore
-from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
+from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import MemoryStore
 
 PASSPHRASE = Passphrase("correct horse battery")
@@ -16,8 +16,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def disk_store(folder):
-    cost = insecure_fast_scrypt_for_tests()
-    with DiskStore.create(folder, "bank-a", PASSPHRASE, cost) as store:
+    with DiskStore.create(folder, "bank-a", PASSPHRASE) as store:
         yield store
 
 

@@ -1,6 +1,7 @@
 """A store on disk: sealed, locked, versioned, and whole after any crash."""
 
 import contextlib
+import json
 import os
 import resource
 import shutil
@@ -19,9 +20,10 @@ import pytest
 
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.store import disk as disk_store_module
+from pv4fad.store import sealing
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.file import party_of
-from pv4fad.store.sealing import Passphrase, ScryptCost, insecure_fast_scrypt_for_tests
+from pv4fad.store.sealing import Passphrase, ScryptCost
 
 PASSPHRASE = Passphrase("correct horse battery")
 SECRET = b"a secret that nobody should read"
@@ -31,8 +33,7 @@ PAGE_BYTES = 4096  # of SQLite
 
 def create(folder, **records):
     """A store with these records, closed."""
-    cost = insecure_fast_scrypt_for_tests()
-    with DiskStore.create(folder, "bank-a", PASSPHRASE, cost) as store:
+    with DiskStore.create(folder, "bank-a", PASSPHRASE) as store:
         for key, value in records.items():
             put(store, key, value)
 
@@ -136,21 +137,21 @@ def test_two_processes_cannot_have_the_same_store(folder):
 
 def test_a_wrong_passphrase_opens_nothing_and_the_right_one_still_does(folder):
     create(folder, state=SECRET)
-    with pytest.raises(StoreError, match="wrong passphrase for the store of bank-a"):
+    with pytest.raises(StoreError, match=r"store of bank-a in .*: wrong passphrase"):
         DiskStore.open(folder, Passphrase("correct horse batterz"))
     assert contents(folder) == {"state": SECRET}
 
 
-def test_the_passphrase_can_change_and_the_old_one_no_longer_opens(folder):
+def test_the_root_key_can_change_and_the_old_one_no_longer_opens(folder):
     create(folder, state=SECRET)
     with raw(folder) as connection:
         ((old_key,),) = connection.execute("SELECT locked_key FROM info")
     new = Passphrase("another long passphrase")
     with DiskStore.open(folder, PASSPHRASE) as store:
-        store.change_passphrase(new)
+        store.rotate(new)
         put(store, "more", b"x")
         with pytest.raises(StoreError, match="at least 12"):
-            store.change_passphrase(Passphrase("short"))
+            store.rotate(Passphrase("short"))
     with pytest.raises(StoreError, match="wrong passphrase"):
         DiskStore.open(folder, PASSPHRASE)
     with DiskStore.open(folder, new) as store:
@@ -172,11 +173,12 @@ def test_short_passphrases_and_cheap_costs_are_refused(folder):
 
 
 def test_the_default_cost_is_stored_and_used(folder, monkeypatch):
-    monkeypatch.setattr(disk_store_module, "ScryptCost", ScryptCost)
+    monkeypatch.setattr(sealing, "usual_cost", ScryptCost)
     DiskStore.create(folder, "bank-a", PASSPHRASE).close()
     with raw(folder) as connection:
-        row = connection.execute("SELECT log2_n, r, p, insecure_fast FROM info").fetchone()
-    assert row == (17, 8, 1, 0)
+        ((about,),) = connection.execute("SELECT key_about FROM info")
+    used = json.loads(about)
+    assert (used["log2_n"], used["r"], used["p"], used["insecure_fast"]) == (17, 8, 1, 0)
     assert contents(folder) == {}
 
 
@@ -217,12 +219,12 @@ print(peak() - before)
     assert int(run.stdout) * unit < 48 * 2**20
 
 
-@pytest.mark.parametrize(("version", "text"), [(0, "format 0"), (1, "format 1"), (6, "format 6")])
+@pytest.mark.parametrize(("version", "text"), [(0, "format 0"), (1, "format 1"), (7, "format 7")])
 def test_a_store_of_another_version_is_refused_with_both_versions(folder, version, text):
     create(folder)
     with raw(folder) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    with pytest.raises(StoreError, match=f"{text}, this program uses 5: use the version"):
+    with pytest.raises(StoreError, match=f"{text}, this program uses 6 and reads 5 and later"):
         DiskStore.open(folder, PASSPHRASE)
 
 
@@ -285,8 +287,13 @@ def test_a_truncated_file_is_refused(folder):
         "UPDATE info SET party = 'bank-b'",
         "UPDATE info SET store_id = 'other'",
         "UPDATE info SET manifest = x'00'",
-        "UPDATE info SET salt = 'text'",
-        "UPDATE info SET log2_n = 60",
+        "UPDATE info SET key_kind = '256-bit key'",
+        "UPDATE info SET key_about = 'text'",
+        "UPDATE info SET key_about = '{}'",
+        "UPDATE info SET key_about = replace(key_about, '\"log2_n\": 2', '\"log2_n\": 60')",
+        "UPDATE info SET key_about = replace(key_about, '{', '{ ')",
+        "UPDATE info SET key_since = ''",
+        "UPDATE info SET key_since = '2027-01-01T00:00:00+00:00'",
         "DELETE FROM info",
         "DROP TABLE records",
     ],

@@ -16,13 +16,8 @@ from pv4fad.privacy.epsilon import Epsilon, parse_epsilon
 from pv4fad.protocol.propose.policy import Policy
 from pv4fad.rules import Rules, read_rules, rules_of
 from pv4fad.schema import Schema, read_schema, schema_of
-from pv4fad.store.sealing import (
-    ENVIRONMENT,
-    Passphrase,
-    create_key_file,
-    passphrase_for,
-    read_key_file,
-)
+from pv4fad.store.key_sources import ENVIRONMENT, create_key_file, passphrase_for, read_key_file
+from pv4fad.store.sealing import Passphrase
 
 Source = Any
 """A frame of polars or pandas, anything else that polars takes over, or the path of a file."""

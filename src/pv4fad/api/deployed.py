@@ -47,7 +47,7 @@ from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import Meter
 from pv4fad.schema import Schema
-from pv4fad.store.sealing import passphrase_for
+from pv4fad.store.key_sources import passphrase_for
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool, Workers
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
-from pv4fad.audit.log import ledger_marks
+from pv4fad.audit.log import ledger_marks, lost_entries
 from pv4fad.audit.log_file import LogFile, LoggedMessage
 from pv4fad.errors import StoreError
 from pv4fad.privacy.epsilon import epsilon_text
-from pv4fad.privacy.ledger import Expense, Ledger, decode_entry
+from pv4fad.privacy.ledger import Expense, Ledger, Spent, decode_entry
 from pv4fad.protocol.count.messages import NoisySums
 from pv4fad.protocol.wire import kind_in_id
 
@@ -20,24 +20,36 @@ Shown = tuple[str, LoggedMessage]
 def check_ledger(log: LogFile, shown: Sequence[Shown]) -> Iterator[str]:
     """What is wrong with it; `shown`: the messages of this party."""
     entries = [entry.encode() for entry in log.ledger.entries]
-    marks = ledger_marks(bytes.fromhex(log.ledger.salt), entries)
-    for receiver, message in shown:
-        mark = message.ledger.mark()
-        where = f"message {message.number} to {receiver}"
-        if mark.number >= len(marks):
-            yield (
-                f"its ledger has {len(entries)} entries, and had {mark.number} in {where}: it left"
-                " some out, or its store was put back"
-            )
-        elif mark != marks[mark.number]:
-            yield f"the first {mark.number} entries of its ledger are not those of {where}"
     try:
         ledger = Ledger(tuple(map(decode_entry, entries)))
+        marks = ledger_marks(bytes.fromhex(log.ledger.salt), entries)
     except (StoreError, ValueError, KeyError, TypeError):
         yield "its ledger cannot be read"
         return
+    n_entries, known = marks[-1].number, {mark.number: mark for mark in marks}
+    for receiver, message in shown:
+        mark = message.ledger.mark()
+        where = f"message {message.number} to {receiver}"
+        if mark.number > n_entries:
+            yield (
+                f"its ledger has {n_entries} entries, and had {mark.number} in {where}: it left"
+                " some out, or its store was put back"
+            )
+        elif mark != known.get(mark.number, mark):  # those that were lost are not known
+            yield f"the first {mark.number} entries of its ledger are not those of {where}"
+        spent = message.spent
+        if (
+            spent is not None
+            and spent.epsilon_steps > Spent.of(ledger.spent, Fraction(0)).epsilon_steps
+        ):
+            yield (
+                f"its ledger comes to ε = {epsilon_text(ledger.spent)}, and to"
+                f" {epsilon_text(spent.spent().epsilon)} in {where}"
+            )
     yield from _exceeded(ledger)
-    yield from _unpaid(ledger, (message for _, message in shown))
+    lost = lost_entries(entries)
+    kept = (m for _, m in shown if not any(m.ledger.number in numbers for numbers in lost))
+    yield from _unpaid(ledger, kept)
 
 
 def _exceeded(ledger: Ledger) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from pv4fad.audit.stamp import SALT_BYTES, Mark, Stamp, first_head
-from pv4fad.privacy.ledger import raw_entries
+from pv4fad.privacy.ledger import raw_entries, restored_entry
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.records import Record, Records
 from pv4fad.store.store import Transaction
@@ -114,6 +114,16 @@ class Chain:
         if self.direction == "sent":
             self.log.put(NumberOf(stamp.number), *self._named(message))
 
+    def take_in(self, message: str, content: bytes, stamp: Stamp) -> None:
+        """A message of this chain that the other party holds and this one has lost."""
+        last = self.last()
+        if stamp.number > last.number:
+            self.append(message, content, stamp)
+        else:
+            self.log.put(Entry(message, content, stamp.to_bytes()), *self._place, stamp.number)
+            if self.direction == "sent":
+                self.log.put(NumberOf(stamp.number), *self._named(message))
+
     @property
     def _place(self) -> tuple[str, str, str]:
         return self.direction, self.other, self._fingerprint
@@ -141,10 +151,26 @@ def ledger_mark(tx: Transaction) -> Mark:
     return ledger_marks(ledger_salt(tx), raw_entries(tx))[-1]
 
 
+def lost_entries(entries: Iterable[bytes]) -> list[range]:
+    """The numbers of the entries that a ledger lost when it was restored, from 1."""
+    lost, number = [], 0
+    for entry in entries:
+        restored = restored_entry(entry)
+        if restored is not None:
+            lost.append(range(number + 1, restored.entries + 1))
+            number = restored.entries
+        number += 1
+    return lost
+
+
 def ledger_marks(salt: bytes, entries: Iterable[bytes]) -> list[Mark]:
-    """After no entry, the first one, and so on."""
+    """After no entry, the first one, and so on; without those of entries that were lost."""
     marks = [Mark(0, hashlib.sha256(salt).digest())]
     for entry in entries:
+        restored = restored_entry(entry)
+        if restored is not None:  # it follows those that are lost
+            marks.append(Mark(restored.entries, bytes.fromhex(restored.head)))
         digest = hashlib.sha256(salt + entry).digest()
-        marks.append(Mark(len(marks), hashlib.sha256(marks[-1].head + digest).digest()))
+        last = marks[-1]
+        marks.append(Mark(last.number + 1, hashlib.sha256(last.head + digest).digest()))
     return marks

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from pv4fad.audit.live_marks import LiveMark
 from pv4fad.audit.log import Chain, Direction, Entry, ledger_salt
 from pv4fad.audit.stamp import SALT_BYTES, Mark, Stamp
 from pv4fad.errors import DataError, ProtocolError
-from pv4fad.privacy.ledger import raw_entries
+from pv4fad.privacy.ledger import Spent, raw_entries
 from pv4fad.protocol.identity import Identity, PublicIdentity
 from pv4fad.protocol.state import Proposal
 from pv4fad.store.records import Records, run_ids
@@ -40,6 +40,20 @@ class LoggedMark(ValidatedModel):
         return Mark(self.number, bytes.fromhex(self.head))
 
 
+class LoggedSpent(ValidatedModel):
+    """`Spent`."""
+
+    epsilon_steps: int = Field(ge=0, lt=2**64)
+    delta_steps: int = Field(ge=0, lt=2**64)
+
+    @classmethod
+    def of(cls, spent: Spent) -> Self:
+        return cls(epsilon_steps=spent.epsilon_steps, delta_steps=spent.delta_steps)
+
+    def spent(self) -> Spent:
+        return Spent(self.epsilon_steps, self.delta_steps)
+
+
 class LoggedMessage(ValidatedModel):
     """One message, and its stamp without the salt."""
 
@@ -50,6 +64,8 @@ class LoggedMessage(ValidatedModel):
     content: Hex
     seen: LoggedMark
     ledger: LoggedMark
+    spent: LoggedSpent | None
+    """None: of a time when stamps did not say."""
     signature: Hex
 
     @classmethod
@@ -63,6 +79,7 @@ class LoggedMessage(ValidatedModel):
             content=entry.content.hex(),
             seen=LoggedMark.of(stamp.seen),
             ledger=LoggedMark.of(stamp.ledger),
+            spent=None if stamp.spent is None else LoggedSpent.of(stamp.spent),
             signature=stamp.signature.hex(),
         )
 
@@ -75,6 +92,7 @@ class LoggedMessage(ValidatedModel):
             _NO_SALT,
             self.seen.mark(),
             self.ledger.mark(),
+            None if self.spent is None else self.spent.spent(),
             bytes.fromhex(self.signature),
         )
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from pv4fad.audit.log import Chain, Direction, Entry, ledger_mark
 from pv4fad.audit.stamp import SALT_BYTES, Mark, Stamp, content_digest, split
 from pv4fad.errors import ProtocolError, StoreError
+from pv4fad.privacy.ledger import spent_in_all
 from pv4fad.protocol.identity import Identity, PublicIdentity
 from pv4fad.protocol.wire import message_id, read_header
 from pv4fad.randomness import secret_bytes
@@ -56,6 +57,7 @@ class Notary:
                 salt,
                 seen=self._chain(tx, "received", receiver).last(),
                 ledger=ledger_mark(tx),
+                spent=spent_in_all(tx),
             ).signed(self._identity.signing_secret, self._name, receiver, content)
             chain.append(name, content, stamp)
         return message + stamp.to_bytes()
@@ -76,7 +78,7 @@ class Notary:
             if kept is not None and kept.content == content:
                 return message  # sent again
             _check_place(chain, stamp)
-            _check_ledger(chain, stamp.ledger)
+            _check_ledger(chain, stamp)
             _check_seen(self._chain(tx, "sent", sender), stamp.seen)
             chain.append(message_id(header), content, stamp)
         return message
@@ -122,11 +124,14 @@ def _check_place(chain: Chain, stamp: Stamp) -> None:
         )
 
 
-def _check_ledger(chain: Chain, shown: Mark) -> None:
+def _check_ledger(chain: Chain, stamp: Stamp) -> None:
     kept = chain.entry(chain.last().number)
     if kept is None:
         return
-    before = Stamp.from_bytes(kept.stamp).ledger
+    last, shown = Stamp.from_bytes(kept.stamp), stamp.ledger
+    if last.spent is not None and (stamp.spent is None or not stamp.spent.covers(last.spent)):
+        raise ProtocolError(f"{chain.other} shows that it has spent less than before: {_PUT_BACK}")
+    before = last.ledger
     if shown.number < before.number or (shown.number == before.number and shown != before):
         raise ProtocolError(
             f"{chain.other} shows a ledger with {shown.number} entries after another with"

@@ -15,15 +15,20 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from pv4fad.errors import WireError
+from pv4fad.privacy.ledger import Spent
 
 HASH_BYTES = 32
 SALT_BYTES = 16
 _SIGNATURE_BYTES = 64
 _MAGIC = b"PV4S"
-_VERSION = 1
-_PURPOSE = b"pv4fad stamp, version 1"
-_LAYOUT = struct.Struct("<4sHQQ32s16sQ32sQ32s64s")
-STAMP_BYTES = _LAYOUT.size
+_VERSION = 2  # what the ledger comes to
+_PURPOSES = {1: b"pv4fad stamp, version 1", 2: b"pv4fad stamp, version 2"}
+_LAYOUTS = {
+    1: struct.Struct("<4sHQQ32s16sQ32sQ32s64s"),
+    2: struct.Struct("<4sHQQ32s16sQ32sQ32sQQ64s"),
+}
+_VERSION_OF_SIZE = {layout.size: version for version, layout in _LAYOUTS.items()}
+STAMP_BYTES = _LAYOUTS[_VERSION].size
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class Stamp:
     """What the sender has of the receiver's chain to it."""
     ledger: Mark
     """The sender's own ledger."""
+    spent: Spent | None
+    """What that comes to; None: stamps of version 1, in logs, do not say."""
     signature: bytes = b""
 
     def head(self, content: bytes) -> bytes:
@@ -72,9 +79,10 @@ class Stamp:
 
     def to_bytes(self) -> bytes:
         """As it stands at the end of a message."""
-        return _LAYOUT.pack(
+        version = 1 if self.spent is None else _VERSION
+        return _LAYOUTS[version].pack(
             _MAGIC,
-            _VERSION,
+            version,
             self.number,
             self.time_ms,
             self.before,
@@ -83,16 +91,23 @@ class Stamp:
             self.seen.head,
             self.ledger.number,
             self.ledger.head,
+            *self._spent(),
             self.signature,
         )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Not checked yet."""
-        magic, version, number, time_ms, before, salt, *marks, signature = _LAYOUT.unpack(data)
-        if (magic, version) != (_MAGIC, _VERSION):
-            raise WireError("a message without a stamp of version 1 at its end")
-        return cls(number, time_ms, before, salt, Mark(*marks[:2]), Mark(*marks[2:]), signature)
+        expected = _VERSION_OF_SIZE[len(data)]
+        magic, version, number, time_ms, before, salt, *rest, signature = _LAYOUTS[expected].unpack(
+            data
+        )
+        if (magic, version) != (_MAGIC, expected):
+            raise WireError(f"a message without a stamp of version {expected} at its end")
+        spent = Spent(*rest[4:]) if rest[4:] else None
+        return cls(
+            number, time_ms, before, salt, Mark(*rest[:2]), Mark(*rest[2:4]), spent, signature
+        )
 
     def _statement(self, sender: str, receiver: str, content: bytes) -> bytes:
         names = b"".join(len(name).to_bytes(2, "big") + name for name in _encoded(sender, receiver))
@@ -100,7 +115,12 @@ class Stamp:
             ">QQQQ", self.number, self.time_ms, self.seen.number, self.ledger.number
         )
         heads = self.head(content) + self.seen.head + self.ledger.head
-        return b"\x00".join([_PURPOSE, names, numbers, heads])
+        purpose = _PURPOSES[1 if self.spent is None else _VERSION]
+        amounts = [struct.pack(">QQ", *self._spent())] if self.spent is not None else []
+        return b"\x00".join([purpose, names, numbers, heads, *amounts])
+
+    def _spent(self) -> tuple[int, ...]:
+        return () if self.spent is None else (self.spent.epsilon_steps, self.spent.delta_steps)
 
 
 def content_digest(salt: bytes, message: bytes | memoryview) -> bytes:
@@ -112,7 +132,8 @@ def content_digest(salt: bytes, message: bytes | memoryview) -> bytes:
 
 def first_head(sender: str, receiver: str) -> bytes:
     """The head of a chain without a message."""
-    return hashlib.sha256(b"\x00".join([_PURPOSE, *_encoded(sender, receiver)])).digest()
+    # As in version 1: chains go on.
+    return hashlib.sha256(b"\x00".join([_PURPOSES[1], *_encoded(sender, receiver)])).digest()
 
 
 def split(data: bytes) -> tuple[bytes, Stamp]:

@@ -11,9 +11,11 @@ from rich.markup import escape
 from pv4fad.audit.live_marks import MARKS_FILE, MarkLog
 from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.verify import Audit, verify_logs
+from pv4fad.audit.witness import Witness
 from pv4fad.cli.console import err, fail, out, print_json
 from pv4fad.cli.options import AsJson, KeyFile, given_passphrase
-from pv4fad.errors import DataError, StoreError
+from pv4fad.deployment.party_folder import PartyFolder, read_identity
+from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.files import write_whole
 from pv4fad.lead.data import load_rows
 from pv4fad.payments.challenge import read_partition, training_split
@@ -50,6 +52,33 @@ def export(
     write_whole(file, log.to_json())
     n = sum(len(chain.messages) for chain in log.chains)
     out.print(escape(f"{log.party}: {n:,} messages written to {file}"), soft_wrap=True)
+
+
+@app.command("witness")
+def witness_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Your own party's folder.")],
+    *,
+    party: Annotated[str, typer.Option("--of", help="The party whose store was restored.")],
+    code: Annotated[str, typer.Option(help="The code that it has sent.")],
+    file: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")],
+    key_file: KeyFile = None,
+) -> None:
+    """Write what you hold of another party's messages, signed, for its pv4fad party catch-up.
+
+    Ask that party on another way, such as by telephone, whether it has restored a backup. The file
+    has ids, digests and signatures of the messages between the two of you, and what that party has
+    shown of its ledger.
+    """
+    own = PartyFolder(folder)
+    cards = own.cards()
+    if party not in cards or party == own.settings().name:
+        raise ParameterError(f"--of {party}: give the name of another party whose card is here")
+    with own.visit_store(given_passphrase(own.settings().name, key_file)) as store:
+        key = cards[party].public.signing_key
+        witness = Witness.of(store, read_identity(store), party, key, code)
+    write_whole(file, witness.to_json())
+    n = len(witness.received)
+    out.print(escape(f"{n:,} messages of {party} written to {file}"), soft_wrap=True)
 
 
 @app.command()
@@ -169,7 +198,10 @@ def _log_of(folder: Path, key_file: Path | None) -> LogFile:
 
 
 def _opened(folder: Path, key_file: Path | None) -> DiskStore:
-    return DiskStore.open(folder, given_passphrase(party_of(folder), key_file))
+    # As a guest: the party may be running.
+    return DiskStore.open_shared(
+        folder, given_passphrase(party_of(folder, shared=True), key_file), owner=False
+    )
 
 
 def _print(logs: list[LogFile], found: Audit) -> None:

@@ -170,7 +170,10 @@ def _print(party: str, ledger: Ledger) -> None:
 
 def _delta_line(ledger: Ledger) -> str:
     account, today = ledger.delta, _today()
-    parts = ", ".join(f"{kind} {delta_text(account.of_kind(kind, today))}" for kind in KINDS)
+    amounts = {kind: account.of_kind(kind, today) for kind in KINDS}
+    if not amounts["restored"]:
+        del amounts["restored"]
+    parts = ", ".join(f"{kind} {delta_text(amount)}" for kind, amount in amounts.items())
     return (
         f"δ of the last 365 days {delta_text(account.of_year(today))} ({parts}),"
         f" limit {delta_text(account.limit)}"

@@ -14,7 +14,8 @@ import typer
 
 from pv4fad.errors import StoreError
 from pv4fad.logs import VARIABLE
-from pv4fad.store.sealing import ENVIRONMENT, Passphrase, create_key_file, passphrase_for
+from pv4fad.store.key_sources import ENVIRONMENT, create_key_file, passphrase_for
+from pv4fad.store.sealing import Passphrase
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
 Workers = Annotated[

@@ -10,19 +10,25 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pv4fad.cli.console import fail, out
+from pv4fad.audit.catch_up import CaughtUp, mark_restored
+from pv4fad.audit.witness import Witness
+from pv4fad.cli.console import err, fail, out
 from pv4fad.cli.long_running import logging_as
 from pv4fad.cli.options import LogFormat, given_passphrase, new_passphrase
 from pv4fad.cli.progress import learned_lines
+from pv4fad.deployment.backup import write_backup
 from pv4fad.deployment.card import ROLES, PartyCard, Role, federation_id
 from pv4fad.deployment.carriers import carrier_of
+from pv4fad.deployment.catching_up import take_in, witnesses_needed
 from pv4fad.deployment.checking import check_party, noise_text
 from pv4fad.deployment.job_notes import abandon
 from pv4fad.deployment.new_party import NewParty, create_party, renew_card
 from pv4fad.deployment.party_folder import CARRIERS, CarrierName, PartyFolder
+from pv4fad.deployment.restore import read_manifest, restore_backup
 from pv4fad.deployment.running import run_party
 from pv4fad.errors import ParameterError, StoreError
-from pv4fad.privacy.epsilon import parse_epsilon
+from pv4fad.privacy.delta import delta_text
+from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.service.access import Tokens
 from pv4fad.store.sealing import Passphrase
@@ -190,6 +196,94 @@ def abandon_command(folder: Folder, key_file: KeyFile = None) -> None:
     out.print(
         f"abandoned the interrupted job of run {run_id}; what others have spent on it stays"
         " spent, and what they have answered stays known"
+    )
+
+
+@app.command()
+def backup(
+    folder: Folder,
+    file: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")],
+    key_file: KeyFile = None,
+) -> None:
+    """Save all that this party needs to go on in one sealed file. It may be running meanwhile.
+
+    The file opens with the passphrase of the store, which is not in it. Data files and predictions
+    are not in it either.
+    """
+    own = PartyFolder(folder)
+    manifest = write_backup(own, _passphrase(own, key_file), file)
+    n_bytes = sum(part.size_bytes for part in manifest.parts.values())
+    text = f"{manifest.party}: {n_bytes / 10**6:,.1f} MB saved in {file} ({manifest.time})"
+    out.print(escape(text), soft_wrap=True)
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+    key_file: KeyFile = None,
+) -> None:
+    """Make a party's folder from a backup.
+
+    The party takes part again once it has taken in what the others hold: see pv4fad party catch-up.
+    """
+    manifest = read_manifest(file)
+    code = restore_backup(file, folder, given_passphrase(manifest.party, key_file))
+    out.print(
+        escape(f"restored {manifest.party} in {folder}, as it was at {manifest.time}"),
+        soft_wrap=True,
+    )
+    _print_code(PartyFolder(folder), code)
+
+
+@app.command("catch-up")
+def catch_up_command(
+    folder: Folder,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="What the others hold.")
+    ] = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Take in what the others hold of this party's messages, after its store was restored.
+
+    Without files: say whose are needed. A store that was put back in another way, such as by a
+    snapshot of the machine, then waits for them, too.
+    """
+    own = PartyFolder(folder)
+    witnesses = [Witness.read(file) for file in files or ()]
+    with own.open_store(_passphrase(own, key_file)) as store:
+        if not witnesses:
+            _print_code(own, mark_restored(store))
+            return
+        found = take_in(own.settings(), own.complete_cards(), store, witnesses)
+    _print_caught_up(own, found)
+
+
+def _print_code(own: PartyFolder, code: str) -> None:
+    party, needed = own.settings().name, witnesses_needed(own.settings(), own.complete_cards())
+    out.print(escape(f"Before it goes on, it needs a file from {', '.join(needed)}. Each runs"))
+    command = f"pv4fad audit witness FOLDER --of {party} --code {code} --out FILE"
+    out.print(f"  {escape(command)}", soft_wrap=True)
+    out.print("and then here: pv4fad party catch-up FOLDER FILE...")
+
+
+def _print_caught_up(own: PartyFolder, found: CaughtUp) -> None:
+    settings = own.settings()
+    if not found.lost:
+        out.print("nothing was lost: this party goes on where it was")
+        return
+    out.print(f"{len(found.lost):,} messages that this party had sent are in its log again")
+    if settings.role == "bank":
+        amounts = [f"ε = {epsilon_text(one.epsilon)}" for one in (found.before, found.after)]
+        amounts += [f"δ = {delta_text(one.delta)}" for one in (found.before, found.after)]
+        out.print(
+            f"spent: {amounts[0]}, {amounts[2]} by the backup; now {amounts[1]}, {amounts[3]}",
+            soft_wrap=True,
+        )
+    out.print(
+        "A job under way has to be abandoned, and all accounts matched again: pv4fad federation"
+        " start AGGREGATOR refresh",
+        soft_wrap=True,
     )
 
 

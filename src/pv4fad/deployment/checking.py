@@ -31,6 +31,7 @@ from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.roles import AGGREGATOR, BANK
 from pv4fad.protocol.tables import padded
 from pv4fad.schema import Schema
+from pv4fad.store.file import FORMAT_VERSION
 from pv4fad.store.sealing import Passphrase
 from pv4fad.words import Words
 
@@ -82,15 +83,15 @@ def _store(folder: PartyFolder, settings: PartySettings, passphrase: Passphrase)
         if identity.public().to_bytes().hex() != folder.own_card().identity:
             raise StoreError("card.json has other keys than the store")
         if settings.role != BANK:
-            return "opens"
+            return f"format {FORMAT_VERSION}, opens"
         ledger = read_ledger(store)
         if ledger.limit is None:
             raise StoreError("no limit for ε is set: pv4fad ledger set-limit")
         spent, limit = epsilon_text(ledger.spent), epsilon_text(ledger.limit)
         year = delta_text(ledger.delta.of_year(datetime.now(UTC).date()))
         return (
-            f"opens; ε spent {spent} of {limit}, δ of the last 365 days {year} of"
-            f" {delta_text(ledger.delta.limit)}"
+            f"format {FORMAT_VERSION}, opens; ε spent {spent} of {limit}, δ of the last 365 days"
+            f" {year} of {delta_text(ledger.delta.limit)}"
         )
 
 

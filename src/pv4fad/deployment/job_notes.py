@@ -45,6 +45,37 @@ def _of_party(tx: Transaction) -> Records:
     return Records(tx, run_id="")
 
 
+@dataclass(frozen=True)
+class RefreshFirst(Record):
+    """Models about which this party has forgotten questions: nothing is asked with their tables
+    again, which it does not know to be the present ones either."""
+
+    of_all_runs: ClassVar[bool] = True
+
+    run_ids: tuple[str, ...]
+
+
+def require_refreshed(store: Store, run_id: str) -> None:
+    """`StoreError` if a model's tables are not to be used."""
+    with store.transaction() as tx:
+        noted = _of_party(tx).find(RefreshFirst)
+    if noted is not None and run_id in noted.run_ids:
+        raise StoreError(
+            "this store was restored and has forgotten questions that it asked: match all accounts"
+            " again first (pv4fad federation start AGGREGATOR refresh)"
+        )
+
+
+def note_refreshed(store: Store, run_id: str) -> None:
+    """All accounts were matched again."""
+    with store.transaction() as tx:
+        records = _of_party(tx)
+        noted = records.find(RefreshFirst)
+        if noted is not None:
+            left = tuple(one for one in noted.run_ids if one != run_id)
+            records.put(RefreshFirst(left))
+
+
 def abandon(store: Store) -> str:
     """Abandon the interrupted job; returns the id of its run.
 

@@ -20,7 +20,13 @@ from typing import Literal
 
 from pv4fad.deployment.card import PartyCard, directory
 from pv4fad.deployment.exchange import Job
-from pv4fad.deployment.job_notes import Notes, read_notes, write_notes
+from pv4fad.deployment.job_notes import (
+    Notes,
+    note_refreshed,
+    read_notes,
+    require_refreshed,
+    write_notes,
+)
 from pv4fad.deployment.station import Post
 from pv4fad.deployment.work import Work
 from pv4fad.errors import StoreError
@@ -167,6 +173,7 @@ class NetworkMember:
         return notes
 
     def _score(self, notes: Notes, post: Post) -> Notes:
+        require_refreshed(self._store, notes.run_id)
         parameters = self._model_folder(notes).require_finished().parameters
         if notes.doing != "score":
             number = notes.predictions + 1
@@ -179,9 +186,13 @@ class NetworkMember:
         self, job: Literal["match", "refresh"], matched: _Matched, notes: Notes, post: Post
     ) -> Notes:
         parameters = self._model_folder(notes).require_finished().parameters
+        if job != "refresh":
+            require_refreshed(self._store, notes.run_id)
         notes = self._note(replace(notes, doing=job))
         federation, meter = self._federation(notes.run_id, post), Meter(partial(_report, post))
         matched(federation, parameters, directory(self._cards), meter)
+        if job == "refresh":
+            note_refreshed(self._store, notes.run_id)
         return notes
 
     def _model_folder(self, notes: Notes) -> RunFolder:

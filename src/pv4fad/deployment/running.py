@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from pv4fad.audit.catch_up import require_caught_up
 from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.deployment.bank_answers import BankAnswers
 from pv4fad.deployment.carrier import Carrier
@@ -22,7 +23,7 @@ from pv4fad.metrics.endpoint import May, endpoint
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.live.bank import LiveAnswers
 from pv4fad.protocol.live.budget import TickBudget
-from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
+from pv4fad.protocol.roles import AGGREGATOR, BANK
 from pv4fad.protocol.score.metering import Budget
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.store.sealing import Passphrase
@@ -75,9 +76,9 @@ def opened_station(
     """The station of a party, with its store and its workers, until the block ends."""
     settings, cards = folder.settings(), folder.complete_cards()
     with ExitStack() as opened:
-        # A live service reads the payment network's store beside its station.
-        shared = settings.role == PAYMENT_NETWORK
-        store = opened.enter_context(folder.open_store(passphrase, shared=shared))
+        # A live service works beside the payment network's station; any party makes backups and
+        # shows its log while it runs.
+        store = opened.enter_context(folder.open_store(passphrase, shared=True))
         pool = opened.enter_context(WorkerPool(settings.workers))
         identity = own_identity(folder, store)
         ticks = _ticks(folder)
@@ -99,7 +100,9 @@ def opened_station(
 
 
 def own_identity(folder: PartyFolder, store: Store) -> Identity:
-    """The keys in a party's store; `StoreError` if its card shows others."""
+    """The keys in a party's store, to act with; `StoreError` if its card shows others, or it was
+    restored and does not know what it has done."""
+    require_caught_up(store)
     identity = read_identity(store)
     if identity.public().to_bytes().hex() != folder.own_card().identity:
         raise StoreError(f"{folder.path}: card.json has other keys than the store")

@@ -10,6 +10,7 @@ record; the records of earlier days never change.
 
     match     four rounds of ciphertexts, and false matches; in training also what is counted
     scoring   answered questions or votes
+    restored  what a store that was restored had forgotten (docs/operate/backup.md)
 
 Live queries are not entered: they cannot wait for a store.  Each is within 2^-72 of uniform, and a
 year of 20 a second within 2^-43 (`tests/he/test_noise.py`).
@@ -28,13 +29,14 @@ from typing import Literal, Protocol, get_args
 
 from pv4fad.errors import BudgetError, ParameterError, StoreError
 
-Kind = Literal["match", "scoring"]
+Kind = Literal["match", "scoring", "restored"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DEFAULT_LIMIT = Fraction(1, 2**10)
 """Of a year, for a bank that has set none."""
 
 _YEAR = timedelta(days=365)
 _PREFIX = "delta/"
+_TOTAL = "delta-total"
 _STEP_BITS = 160  # amounts are whole multiples of 2^-160
 _ABOVE = 1 + 2**-30  # far more than the rounding of floating point
 _LIMIT = re.compile(r"2\^-([0-9]{1,3})|0?\.[0-9]{1,30}|[0-9](\.[0-9]{1,9})?e-[0-9]{1,2}")
@@ -109,7 +111,25 @@ def charge(
     charged = _read(records, today).charged if today in days else {}
     charged = charged | {kind: charged.get(kind, Fraction(0)) + amount}
     texts = {name: str(value) for name, value in charged.items()}
+    total = total_charged(records) + amount
     records.put(_key(today), json.dumps(texts).encode())
+    records.put(_TOTAL, str(total).encode())
+
+
+def charge_forgotten(records: WritableRecords, amount: Fraction, now: datetime) -> None:
+    """Enter what was charged before and is no longer in this account, whatever the limit."""
+    charge(records, "restored", amount, Fraction(2**64), now)
+
+
+def total_charged(records: Records) -> Fraction:
+    """All that was ever charged, without a look at each day."""
+    try:
+        noted = records.get(_TOTAL)
+        if noted is not None:
+            return Fraction(noted.decode())
+    except ValueError:
+        raise StoreError("the total of δ is damaged") from None
+    return read_account(records, DEFAULT_LIMIT).total  # of a store that has no such record yet
 
 
 def upper_bound(log2_terms: Iterable[float]) -> Fraction:

@@ -3,7 +3,8 @@ its account of δ (`delta`).
 
 The ledger only grows.  Limits, of ε and of δ, and expenses are permanent records, numbered in
 order; the limit in force is the last one of its kind, the amount spent is the sum of all expenses.
-Amounts are exact fractions.
+Amounts are exact fractions.  A ledger that was restored from a backup says by an entry of its own
+what it had spent until then, by what it has told others (`Restored`).
 
 Spend before release: `spend` belongs into the transaction that stores the noisy values, which are
 sent only after it has ended.  A crash in between has spent ε for values that were stored and will
@@ -19,8 +20,8 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
-from math import inf
-from typing import Any
+from math import ceil, inf
+from typing import Any, Self
 
 from pv4fad.errors import BudgetError, ParameterError, StoreError
 from pv4fad.privacy.delta import (
@@ -30,13 +31,17 @@ from pv4fad.privacy.delta import (
     Records,
     WritableRecords,
     charge,
+    charge_forgotten,
     read_account,
+    total_charged,
 )
 from pv4fad.privacy.effective import effective_epsilon
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text
 
 PREFIX = "permanent/ledger/"  # the store refuses to change or delete what is named `permanent/`
-VERSION = 3  # limits of δ
+VERSION = 4  # ledgers that were restored
+_READABLE = (3, 4)
+"""Entries never change, so each version that wrote some stays readable."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,64 @@ class DeltaLimit:
         _require_zone(self.time)
 
 
-Entry = Expense | Limit | DeltaLimit
+@dataclass(frozen=True)
+class Restored:
+    """Entries are lost: the ledger had `entries` of them, and what they came to is known."""
+
+    entries: int
+    head: str
+    """Of the ledger after them, in hex, as others hold it under this party's signature."""
+    epsilon: Epsilon
+    """Spent until then, in all."""
+    witnesses: tuple[str, ...]
+    """Who held that."""
+    time: datetime
+
+    def __post_init__(self) -> None:
+        if isinstance(self.epsilon, Fraction) and self.epsilon < 0:
+            raise ParameterError("what was spent cannot be negative")
+        _require_zone(self.time)
+
+
+Entry = Expense | Limit | DeltaLimit | Restored
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a ledger comes to in all, in steps, rounded up: how a party shows it to others."""
+
+    epsilon_steps: int
+    """Of 2^-32; the largest number: no bound."""
+    delta_steps: int
+    """Of 2^-64, over all years."""
+
+    @classmethod
+    def of(cls, epsilon: Epsilon, delta: Fraction) -> Self:
+        steps = _NO_BOUND if isinstance(epsilon, str) else min(_NO_BOUND, ceil(epsilon * 2**32))
+        return cls(steps, min(_NO_BOUND, ceil(delta * 2**64)))
+
+    @property
+    def epsilon(self) -> Epsilon:
+        """Not below what was spent."""
+        steps = self.epsilon_steps
+        return "none" if steps == _NO_BOUND else Fraction(steps, 2**32)
+
+    @property
+    def delta(self) -> Fraction:
+        return Fraction(self.delta_steps, 2**64)
+
+    def with_at_least(self, other: Spent) -> Spent:
+        """The larger of each."""
+        return Spent(
+            max(self.epsilon_steps, other.epsilon_steps), max(self.delta_steps, other.delta_steps)
+        )
+
+    def covers(self, other: Spent) -> bool:
+        """Whether nothing of the other is missing here."""
+        return self == self.with_at_least(other)
+
+
+_NO_BOUND = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -128,10 +190,15 @@ class Ledger:
     def spent(self) -> Epsilon:
         """The sum over all runs; `none` if one of them had no noise."""
         total = Fraction(0)
-        for expense in self.expenses:
-            if isinstance(expense.epsilon, str):
-                return expense.epsilon
-            total += expense.epsilon
+        for entry in self.entries:
+            if not isinstance(entry, Expense | Restored):
+                continue
+            if isinstance(entry.epsilon, str):
+                return entry.epsilon
+            if isinstance(entry, Expense):
+                total += entry.epsilon
+            else:
+                total = max(total, entry.epsilon)
         return total
 
     @property
@@ -168,6 +235,29 @@ def _delta_limit(entries: tuple[Entry, ...]) -> Fraction:
 def raw_entries(records: Records) -> list[bytes]:
     """As they are kept, the oldest first."""
     return [records.get(key) or b"" for key in records.keys(PREFIX)]
+
+
+def spent_in_all(records: Records) -> Spent:
+    """What the ledger comes to."""
+    return Spent.of(Ledger(_entries(records)).spent, total_charged(records))
+
+
+def restored_entry(raw: bytes) -> Restored | None:
+    """An entry as it is kept, if it says that others before it are lost."""
+    entry = decode_entry(raw)
+    return entry if isinstance(entry, Restored) else None
+
+
+def note_restored(records: WritableRecords, restored: Restored) -> None:
+    """Entries were lost: from now on the ledger counts what they came to."""
+    _append(records, read_ledger(records), restored)
+
+
+def note_forgotten_delta(records: WritableRecords, spent: Spent, now: datetime) -> None:
+    """Charge what the account lacks of what was shown."""
+    missing = spent.delta - total_charged(records)
+    if missing > 0:
+        charge_forgotten(records, missing, now)
 
 
 def set_limit(records: WritableRecords, limit: Epsilon, time: datetime) -> None:
@@ -244,7 +334,12 @@ def _key(number: int) -> str:
     return f"{PREFIX}{number:09d}"
 
 
-_KINDS: dict[str, type[Entry]] = {"expense": Expense, "limit": Limit, "delta-limit": DeltaLimit}
+_KINDS: dict[str, type[Entry]] = {
+    "expense": Expense,
+    "limit": Limit,
+    "delta-limit": DeltaLimit,
+    "restored": Restored,
+}
 _AMOUNTS = ("epsilon", "delta")
 
 
@@ -260,16 +355,19 @@ def decode_entry(raw: bytes) -> Entry:
     """One entry, as it is kept."""
     fields: dict[str, Any] = json.loads(raw)
     version, kind = fields.pop("version"), fields.pop("kind")
-    if version != VERSION:
+    if version not in _READABLE:
         raise StoreError(
-            f"ledger entry of version {version}, this program uses {VERSION}: use the program that"
-            " wrote it, or begin a new store with the limit reduced by what was spent"
+            f"ledger entry of version {version}, this program reads {_READABLE[0]} to {VERSION}:"
+            " use the program that wrote it, or begin a new store with the limit reduced by what"
+            " was spent"
         )
     # Not `parse_epsilon`: code may set amounts with more digits than a person may type.
     for name in _AMOUNTS:
         if name in fields and fields[name] != "none":
             fields[name] = Fraction(fields[name])
     fields["time"] = datetime.fromisoformat(fields["time"])
+    if "witnesses" in fields:
+        fields["witnesses"] = tuple(fields["witnesses"])
     return _KINDS[kind](**fields)
 
 

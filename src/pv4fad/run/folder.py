@@ -21,7 +21,7 @@ from pv4fad.files import write_whole
 from pv4fad.run.document import RunDocument
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.file import holds_store
-from pv4fad.store.sealing import Passphrase, SharedPassphrase
+from pv4fad.store.sealing import RootKey
 from pv4fad.workers import available_cores
 
 RUN_FILE = "run.json"
@@ -98,15 +98,14 @@ class RunFolder:
 
     @contextmanager
     def stores(
-        self, parties: Iterable[str], passphrase: Passphrase, *, create: bool = False
+        self, parties: Iterable[str], root_key: RootKey, *, create: bool = False
     ) -> Iterator[dict[str, DiskStore]]:
         """The stores of these parties, open; `create` makes those that are not there."""
-        shared = SharedPassphrase(passphrase.text)
         with ExitStack() as stack:
-            # Most of the time goes into the passphrase, without Python's lock.
+            # Most of the time may go into a passphrase, without Python's lock.
             with ThreadPoolExecutor(min(available_cores(), _STORES_AT_ONCE)) as threads:
                 opening = {
-                    party: threads.submit(self._store, party, shared, create=create)
+                    party: threads.submit(self._store, party, root_key, create=create)
                     for party in parties
                 }
             for future in opening.values():
@@ -114,11 +113,11 @@ class RunFolder:
                     stack.enter_context(future.result())
             yield {party: future.result() for party, future in opening.items()}
 
-    def _store(self, party: str, passphrase: Passphrase, *, create: bool) -> DiskStore:
+    def _store(self, party: str, root_key: RootKey, *, create: bool) -> DiskStore:
         folder = self.path / party
         if create and not holds_store(folder):
-            return DiskStore.create(folder, party, passphrase)
-        store = DiskStore.open(folder, passphrase)
+            return DiskStore.create(folder, party, root_key)
+        store = DiskStore.open(folder, root_key)
         if store.party != party:
             store.close()
             raise StoreError(f"{folder} holds the store of {store.party}, not of {party}")

@@ -17,7 +17,8 @@ many decisions, alerts and actions there are, and in which order they came.  It 
 account, level or time, and not whether two payments have an account in common.
 
 A row that is missing or put back is noticed when the journal is opened or read; an older copy of
-the whole file is not, as with the stores.  One process at a time; its threads take turns.
+the whole file is not, as with the stores.  One process at a time, but for who makes a backup; its
+threads take turns.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from hmac import digest as hmac_digest
 from pathlib import Path
@@ -38,7 +39,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from pv4fad.errors import OrderError, StoreError
 from pv4fad.randomness import secret_bytes
-from pv4fad.store.file import store_errors
+from pv4fad.store.file import owned, store_errors
 from pv4fad.store.records import Record, Records
 from pv4fad.store.sealing import KEY_BYTES, Sealer
 from pv4fad.store.store import Store
@@ -106,8 +107,12 @@ class Entry:
 class Journal:
     """Made by `open`; `close` (or a `with` block) lets another process have it."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, key: bytes) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, key: bytes, *, owner: int
+    ) -> None:
+        """`owner`: a descriptor that keeps other processes from it."""
         self.path = path
+        self._owner = owner
         self._connection = connection
         self._sealer = Sealer(hmac_digest(key, b"pv4fad journal", "sha256"))
         self._id_key = hmac_digest(key, b"pv4fad journal ids", "sha256")
@@ -122,19 +127,20 @@ class Journal:
         """The journal of a party's folder; a new one if there is none."""
         path = folder / FOLDER / FILE_NAME
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        connection = _connect(path)
-        try:
-            journal = cls(path, connection, key)
+        with ExitStack() as opened:
+            owner = owned(path.parent)
+            opened.callback(os.close, owner)
+            connection = opened.enter_context(closing(_connect(path)))
+            journal = cls(path, connection, key, owner=owner)
             with store_errors(path.parent):
                 journal._load()
-        except BaseException:
-            connection.close()
-            raise
+            opened.pop_all()
         return journal
 
     def close(self) -> None:
         self._thread.shutdown(wait=True)
         self._connection.close()
+        os.close(self._owner)
 
     def aside(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
         """Something that the journal does, in a thread of its own: in turn, and begun at once."""
@@ -355,7 +361,6 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         with store_errors(folder):
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")  # every commit reaches the disk
             connection.execute("PRAGMA fullfsync = ON")

@@ -15,7 +15,7 @@ import polars as pl
 from pv4fad.deployment.card import Role, directory
 from pv4fad.deployment.correspondence import Correspondence
 from pv4fad.deployment.hub.live import LiveQuestions
-from pv4fad.deployment.job_notes import read_notes
+from pv4fad.deployment.job_notes import read_notes, require_refreshed
 from pv4fad.deployment.jobs import RUNS
 from pv4fad.deployment.party_figures import show_party
 from pv4fad.deployment.party_folder import PartyFolder, PartySettings
@@ -71,6 +71,7 @@ class _Served:
         run_id = read_notes(store).run_id
         if not run_id:
             raise StoreError("there is no model yet: pv4fad federation start train")
+        require_refreshed(store, run_id)
         parameters = RunFolder(folder.path / RUNS / run_id).require_finished().parameters
         trained = read_training_record(store, run_id)
         share = checked_share(settings.alert_share, trained.settings)

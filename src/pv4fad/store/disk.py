@@ -20,7 +20,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from hmac import digest as hmac_digest
 from pathlib import Path
 from typing import Self
@@ -31,19 +31,15 @@ from pv4fad.store.file import (
     StoreInfo,
     closed_on_error,
     create_file,
+    forget_earlier_formats,
     open_file,
     owned,
     require_types,
     store_errors,
     write_new_info,
 )
-from pv4fad.store.sealing import (
-    Label,
-    Passphrase,
-    ScryptCost,
-    Sealer,
-    new_store_key,
-)
+from pv4fad.store.key_lock import KeyLock
+from pv4fad.store.sealing import Label, RootKey, Sealer, new_store_key
 from pv4fad.store.store import Store
 
 CHUNK_BYTES = 8 * 2**20
@@ -81,33 +77,30 @@ class DiskStore(Store):
         self._manifest_before = 0  # the transaction under way
 
     @classmethod
-    def create(
-        cls, folder: Path, party: str, passphrase: Passphrase, cost: ScryptCost | None = None
-    ) -> Self:
+    def create(cls, folder: Path, party: str, root_key: RootKey) -> Self:
         """A new, empty store in `folder`, which is made if need be and closed to others."""
-        passphrase.require_strength()
-        store_id = secret_bytes(ID_BYTES).hex()
-        info = StoreInfo(store_id, party, cost or ScryptCost(), b"", b"", b"")
+        key, store_id = new_store_key(), secret_bytes(ID_BYTES).hex()
+        info = StoreInfo(store_id, party, b"", KeyLock("", "", "", b""))
+        info = replace(info, lock=KeyLock.made(root_key, key, info.label))
         connection = create_file(folder)
         with closed_on_error(folder, connection):
-            store = cls(folder, connection, info, new_store_key())
-            store._lock_with(passphrase)
-            store._info = replace(store._info, manifest=store._sealed_manifest())
+            store = cls(folder, connection, info, key)
+            store._info = replace(info, manifest=store._sealed_manifest())
             write_new_info(folder, connection, store._info)
         return store
 
     @classmethod
-    def open(cls, folder: Path, passphrase: Passphrase) -> Self:
+    def open(cls, folder: Path, root_key: RootKey) -> Self:
         """The store in `folder`, for this process alone."""
-        return cls._open(folder, passphrase, owner=True, shared=False)
+        return cls._open(folder, root_key, owner=True, shared=False)
 
     @classmethod
-    def open_shared(cls, folder: Path, passphrase: Passphrase, *, owner: bool) -> Self:
+    def open_shared(cls, folder: Path, root_key: RootKey, *, owner: bool) -> Self:
         """The store in `folder`, as its owner or as a guest."""
-        return cls._open(folder, passphrase, owner=owner, shared=True)
+        return cls._open(folder, root_key, owner=owner, shared=True)
 
     @classmethod
-    def _open(cls, folder: Path, passphrase: Passphrase, *, owner: bool, shared: bool) -> Self:
+    def _open(cls, folder: Path, root_key: RootKey, *, owner: bool, shared: bool) -> Self:
         with ExitStack() as opened:
             connection, info = open_file(folder, shared=shared)
             opened.callback(connection.close)
@@ -115,28 +108,38 @@ class DiskStore(Store):
             if owner:
                 descriptor = owned(folder)
                 opened.callback(os.close, descriptor)
-            lock = passphrase.sealer(info.salt, info.cost)
             try:
-                key = lock.open(info.locked_key, info.label("key"))
-            except StoreError:
-                message = f"wrong passphrase for the store of {info.party} in {folder}"
-                raise StoreError(message) from None
+                key = info.lock.unlock(root_key, info.label)
+            except StoreError as error:
+                raise StoreError(f"store of {info.party} in {folder}: {error}") from None
             store = cls(folder, connection, info, key, owner=descriptor, shared=shared)
             with store._reading():
                 store._load_names()
             opened.pop_all()
         return store
 
-    def change_passphrase(self, new: Passphrase) -> None:
-        """From now on the new passphrase opens this store; copies made before keep the old one."""
-        new.require_strength()
-        with self.transaction():
-            self._lock_with(new)
-            with store_errors(self.folder):
-                self._connection.execute(
-                    "UPDATE info SET salt = ?, locked_key = ?",
-                    (self._info.salt, self._info.locked_key),
-                )
+    @property
+    def lock(self) -> KeyLock:
+        """What unlocks this store."""
+        return self._info.lock
+
+    def rotate(self, new: RootKey) -> None:
+        """From now on the new root key opens this store, and the old one does not.
+
+        No record changes.  Copies made before keep the old root key.
+        """
+        if self.lock.is_opened_by(new, self._info.label):
+            where = f"store of {self.party} in {self.folder}"
+            raise StoreError(f"{where}: it is already locked with this {new.kind}")
+        lock = KeyLock.made(new, self._key, self._info.label)
+        with self.transaction(), store_errors(self.folder):
+            self._connection.execute(
+                "UPDATE info SET key_kind = ?, key_about = ?, key_since = ?, locked_key = ?",
+                astuple(lock),
+            )
+        self._info = replace(self._info, lock=lock)
+        with store_errors(self.folder):
+            forget_earlier_formats(self.folder)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -241,12 +244,6 @@ class DiskStore(Store):
             if version != self._version:
                 self._load_names()
                 self._version = version
-
-    def _lock_with(self, passphrase: Passphrase) -> None:
-        salt = passphrase.new_salt()
-        lock = passphrase.sealer(salt, self._info.cost)
-        locked_key = lock.seal(self._key, self._info.label("key"))
-        self._info = replace(self._info, salt=salt, locked_key=locked_key)
 
     def _record(self, key: str) -> str:
         return f"store of {self.party} in {self.folder}: record {key}"

@@ -13,48 +13,45 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pv4fad.errors import ParameterError, StoreError
-from pv4fad.store.sealing import Label, ScryptCost
+from pv4fad.errors import StoreError
+from pv4fad.store.key_lock import KeyLock
+from pv4fad.store.migrations import INFO_TABLE, MIGRATIONS, migrate
+from pv4fad.store.sealing import Label
 
 FILE_NAME = "store.db"
-FORMAT_VERSION = 5  # match in four rounds
+FORMAT_VERSION = 6  # root keys of all kinds
 
+_LABELS_SAY = 5  # a format later, sealed bytes are the same
 _PAGE_BYTES = 32768
 _PATIENCE_S = 60.0  # for a transaction of another process: a step of a training takes seconds
 _APPLICATION_ID = 0x50563453  # "PV4S": what SQLite files of ours say they are
 _SCHEMA = (
-    """CREATE TABLE info (
-        store_id TEXT NOT NULL, party TEXT NOT NULL,
-        log2_n INTEGER NOT NULL, r INTEGER NOT NULL, p INTEGER NOT NULL,
-        insecure_fast INTEGER NOT NULL, salt BLOB NOT NULL,
-        locked_key BLOB NOT NULL, manifest BLOB NOT NULL)""",
+    INFO_TABLE,
     """CREATE TABLE records (
         name TEXT NOT NULL, chunk INTEGER NOT NULL, n_chunks INTEGER NOT NULL,
         write_id BLOB NOT NULL, sealed BLOB NOT NULL,
         UNIQUE (name, chunk))""",
 )
-_INFO_TYPES = (str, str, int, int, int, int, bytes, bytes, bytes)
+_INFO_TYPES = (str, str, bytes, str, str, str, bytes)
 
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """The only row of `info`: nothing in it is secret, and its last three entries are sealed."""
+    """The only row of `info`: nothing in it is secret; the manifest is sealed."""
 
     store_id: str
     party: str
-    cost: ScryptCost
-    salt: bytes
-    locked_key: bytes
     manifest: bytes
+    lock: KeyLock
 
     def label(self, *what: str | int) -> Label:
         """Says of something sealed that it belongs to this store."""
-        return ("pv4fad store", FORMAT_VERSION, self.store_id, self.party, *what)
+        return ("pv4fad store", _LABELS_SAY, self.store_id, self.party, *what)
 
 
 def create_file(folder: Path) -> sqlite3.Connection:
@@ -82,9 +79,9 @@ def write_new_info(folder: Path, connection: sqlite3.Connection, info: StoreInfo
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-    cost = (info.cost.log2_n, info.cost.r, info.cost.p, int(info.cost.insecure_fast))
-    row = (info.store_id, info.party, *cost, info.salt, info.locked_key, info.manifest)
-    connection.execute("INSERT INTO info VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    lock = info.lock
+    row = (info.store_id, info.party, info.manifest, lock.kind, lock.about_json, lock.since)
+    connection.execute("INSERT INTO info VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, lock.locked_key))
     connection.execute("COMMIT")
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -94,7 +91,7 @@ def write_new_info(folder: Path, connection: sqlite3.Connection, info: StoreInfo
 
 
 def open_file(folder: Path, *, shared: bool = False) -> tuple[sqlite3.Connection, StoreInfo]:
-    """An existing store file of our version, locked unless it is shared."""
+    """An existing store file, locked unless it is shared; an earlier format becomes the present."""
     if not (folder / FILE_NAME).is_file():
         raise StoreError(f"{folder} holds no store ({FILE_NAME} is missing)")
     # SQLite would open it for reading only, and find out at the first message.
@@ -117,6 +114,25 @@ def owned(folder: Path) -> int:
     return descriptor
 
 
+def copy_database(source: Path, target: Path) -> None:
+    """A consistent copy of an SQLite file that others may be using; who writes waits meanwhile."""
+    with store_errors(source.parent), ExitStack() as opened:
+        # Not for reading only: SQLite may have to undo what a killed process has left.
+        uri = source.absolute().as_uri() + "?mode=rw"
+        connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE_S, isolation_level=None)
+        opened.enter_context(closing(connection))
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchall()  # waits here
+        _copy(connection, target)
+
+
+def _copy(connection: sqlite3.Connection, target: Path) -> None:
+    with store_errors(target.parent):
+        os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(sqlite3.connect(target)) as copy:
+            connection.backup(copy)
+
+
 def holds_store(folder: Path) -> bool:
     """Whether a store was completed in this folder."""
     if not (folder / FILE_NAME).is_file():
@@ -125,11 +141,19 @@ def holds_store(folder: Path) -> bool:
         return _has_tables(connection)
 
 
-def party_of(folder: Path) -> str:
-    """Whose store this is; needs no passphrase."""
-    connection, info = open_file(folder)
+def info_of(folder: Path, *, shared: bool = False) -> StoreInfo:
+    """Whose store this is, and what unlocks it; needs no root key.
+
+    `shared`: another process may have it open, if it shares it.
+    """
+    connection, info = open_file(folder, shared=shared)
     with closing(connection):
-        return info.party
+        return info
+
+
+def party_of(folder: Path, *, shared: bool = False) -> str:
+    """Whose store this is."""
+    return info_of(folder, shared=shared).party
 
 
 @contextmanager
@@ -210,16 +234,34 @@ def _read_info(folder: Path, connection: sqlite3.Connection) -> StoreInfo:
     ((version,),) = connection.execute("PRAGMA user_version")
     if application_id != _APPLICATION_ID:
         raise StoreError(f"{folder / FILE_NAME} is not a complete store of this program")
-    if version != FORMAT_VERSION:
+    if version in MIGRATIONS:
+        _migrate(folder, connection, version)
+    elif version != FORMAT_VERSION:
         raise StoreError(
-            f"the store in {folder} has format {version}, this program uses {FORMAT_VERSION}: "
-            "use the version of pv4fad that made it, or begin with a new store"
+            f"the store in {folder} has format {version}, this program uses {FORMAT_VERSION} and"
+            f" reads {min(MIGRATIONS)} and later: use the version of pv4fad that made it, or begin"
+            " with a new store"
         )
     row = connection.execute("SELECT * FROM info").fetchone()
     require_types(row, _INFO_TYPES, f"the store in {folder}")
-    store_id, party, log2_n, r, p, insecure_fast, salt, locked_key, manifest = row
+    store_id, party, manifest, *lock = row
+    return StoreInfo(store_id, party, manifest, KeyLock(*lock))
+
+
+def _migrate(folder: Path, connection: sqlite3.Connection, version: int) -> None:
+    descriptor = owned(folder)  # of a store that is shared, an older program may be the owner
+    copy = folder / f"{FILE_NAME}.format-{version}"
     try:
-        cost = ScryptCost(log2_n, r, p, bool(insecure_fast))
-    except ParameterError as error:
-        raise StoreError(f"the store in {folder} is damaged: {error}") from None
-    return StoreInfo(store_id, party, cost, salt, locked_key, manifest)
+        copy.unlink(missing_ok=True)  # of an attempt that was interrupted
+        _copy(connection, copy)
+        migrate(connection, FORMAT_VERSION)
+    except ValueError:
+        require_types(None, (), f"the store in {folder}")
+    finally:
+        os.close(descriptor)
+
+
+def forget_earlier_formats(folder: Path) -> None:
+    """The copies that were kept when the format changed: an earlier root key opens them."""
+    for path in folder.glob(f"{FILE_NAME}.format-*"):
+        path.unlink()

@@ -87,6 +87,11 @@ class Transaction:
             store._erase(key)
         store._write(_reply_head(message_id), json.dumps(entry | {"replies": None}).encode())
 
+    def acknowledge_all(self) -> None:
+        """Nothing that was to be sent is sent again."""
+        for message_id in self._open_store()._waiting():
+            self.acknowledge(message_id)
+
     def prune(self, prefix: str, which: Callable[[str], bool] = lambda _: True) -> None:
         """Forget the messages whose id starts with `prefix`, "run-1/" for those of a run; of these
         only the ids for which `which` holds."""
@@ -141,14 +146,8 @@ class Store(ABC):
     def unacknowledged(self) -> list[bytes]:
         """What to send again after a crash: all replies that have not been acknowledged, in the
         order in which they were recorded."""
-        waiting = []
-        for key in self.keys(REPLY_PREFIX):
-            if "|" not in key:
-                entry = json.loads(self.get(key) or b"")
-                if entry["replies"] is not None:
-                    message_id = key.removeprefix(REPLY_PREFIX)
-                    waiting.append((entry["number"], message_id, entry["replies"]))
-        return [reply for _, name, n in sorted(waiting) for reply in self._replies(name, n)]
+        waiting = self._waiting()
+        return [reply for name, n in waiting.items() for reply in self._replies(name, n)]
 
     def copy_to(self, target: Store, leave_out: Callable[[str], bool]) -> None:
         """Into an empty store: all records, and the journal of replies, but for some names."""
@@ -157,6 +156,17 @@ class Store(ABC):
                 value = None if leave_out(key) else self._read(key)
                 if value is not None:
                     target._write(key, value)
+
+    def _waiting(self) -> dict[str, int]:
+        """The messages whose replies were not acknowledged, in order, and how many these are."""
+        waiting = []
+        for key in self.keys(REPLY_PREFIX):
+            if "|" not in key:
+                entry = json.loads(self.get(key) or b"")
+                if entry["replies"] is not None:
+                    message_id = key.removeprefix(REPLY_PREFIX)
+                    waiting.append((entry["number"], message_id, entry["replies"]))
+        return {name: n for _, name, n in sorted(waiting)}
 
     def _replies(self, message_id: str, n_replies: int) -> list[bytes]:
         replies = [self.get(_reply_part(message_id, index)) for index in range(n_replies)]

@@ -32,7 +32,7 @@ from pv4fad.deployment.status import STOPPED, Status, has_stopped, read_status
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.files import whole_file, write_whole
 from pv4fad.protocol.roles import AGGREGATOR
-from pv4fad.store.sealing import ENVIRONMENT as PASSPHRASE_VARIABLE
+from pv4fad.store.key_sources import ENVIRONMENT as PASSPHRASE_VARIABLE
 
 FLOWER_VERSION = "1.41.0"
 FOLDER_VARIABLE, STATION_VARIABLE = "PV4FAD_FOLDER", "PV4FAD_STATION"

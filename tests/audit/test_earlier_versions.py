@@ -1,0 +1,95 @@
+"""Stores with a log of stamps of version 1 and a ledger of version 3 go on.
+
+Those in `stamps_1` were written by the last program that made such stamps (commit d3b841e), with
+the first four messages of the two and an expense between them.
+"""
+
+import contextlib
+import sqlite3
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.kit.hub_world import letter
+
+from pv4fad.audit.catch_up import catch_up, mark_restored
+from pv4fad.audit.log_file import LogFile
+from pv4fad.audit.notary import Notary, known_keys
+from pv4fad.audit.verify import verify_logs
+from pv4fad.audit.witness import Witness
+from pv4fad.errors import StoreError
+from pv4fad.privacy.ledger import Restored, Spent, note_restored, read_ledger, spent_in_all
+from pv4fad.protocol.identity import stored_identity
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.sealing import Passphrase
+
+WRITTEN = Path(__file__).parent / "stamps_1"
+BANK, NETWORK = "bank01", "payment-network"
+NOW = datetime(2026, 11, 18, tzinfo=UTC)
+
+
+@pytest.fixture
+def stores(tmp_path):
+    with contextlib.ExitStack() as opened:
+        found = {}
+        for name in (BANK, NETWORK):
+            (tmp_path / name).mkdir(mode=0o700)
+            with contextlib.closing(sqlite3.connect(tmp_path / name / "store.db")) as connection:
+                connection.executescript((WRITTEN / f"{name}.sql").read_text())
+            store = DiskStore.open(tmp_path / name, Passphrase("correct horse battery"))
+            found[name] = opened.enter_context(store)
+        yield found
+
+
+def notaries(stores):
+    identities = {name: stored_identity(store) for name, store in stores.items()}
+    keys = known_keys(one.public() for one in identities.values())
+    return {name: Notary(store, identities[name], keys) for name, store in stores.items()}
+
+
+def test_a_ledger_of_version_3_says_what_it_said(stores):
+    ledger = read_ledger(stores[BANK])
+    assert (ledger.spent, ledger.limit) == (Fraction(1, 3), 3)
+    assert ledger.delta.total == Fraction(1, 2**30)
+    assert spent_in_all(stores[BANK]) == Spent.of(Fraction(1, 3), Fraction(1, 2**30))
+
+
+def test_chains_of_version_1_go_on_and_fit_together(stores):
+    by = notaries(stores)
+    for number, (sender, receiver) in enumerate([(BANK, NETWORK), (NETWORK, BANK)], 4):
+        message = letter(sender, receiver, np.array([number], np.uint32), number)
+        assert by[receiver].opened(by[sender].stamped(message)) == message
+    logs = [LogFile.of(store, stored_identity(store)) for store in stores.values()]
+    found = verify_logs(logs)
+    assert found.faults == ()
+    assert found.n_messages == 6
+    (sent,) = (chain for chain in logs[0].chains if chain.direction == "sent")
+    assert [one.spent is None for one in sent.messages] == [True, True, False]
+
+
+def test_what_stamps_of_version_1_do_not_say_is_not_guessed(stores):
+    """A store that has lost an expense, and messages that show no amount."""
+    identities = {name: stored_identity(store) for name, store in stores.items()}
+    key = identities[BANK].public().signing_key
+    code = mark_restored(stores[BANK])
+    said = Witness.of(stores[NETWORK], identities[NETWORK], BANK, key, code)
+    keys = known_keys(one.public() for one in identities.values())
+    with stores[BANK].transaction() as tx:  # as if the store were from before the expense
+        for name in tx.keys("party/Entry/sent/"):
+            if name.endswith("/2"):
+                tx.delete(name)
+        tx._store._erase("permanent/ledger/000000001")
+    with (
+        pytest.raises(StoreError, match="does not say what was spent: this store cannot go on"),
+        stores[BANK].transaction() as tx,
+    ):
+        catch_up(tx, identities[BANK], keys, [said], needed=[NETWORK], now=NOW)
+
+
+def test_a_ledger_that_was_restored_counts_the_larger_amount(stores):
+    for amount, spent in ((Fraction(1, 4), Fraction(1, 3)), (Fraction(2), Fraction(2))):
+        with stores[BANK].transaction() as tx:
+            note_restored(tx, Restored(7, "00" * 32, amount, (NETWORK,), NOW))
+        assert read_ledger(stores[BANK]).spent == spent

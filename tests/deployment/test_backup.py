@@ -1,0 +1,217 @@
+"""`pv4fad party backup`, `restore` and `catch-up`, `pv4fad audit witness`, as people use them."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import tarfile
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from tests.kit.in_threads import transactions_of, write_data
+from tests.kit.small_federation import PASSPHRASE, small_tables
+
+from pv4fad.deployment.backup import write_backup
+from pv4fad.deployment.new_party import NewParty, create_party
+from pv4fad.deployment.party_folder import KEY_FILE, PartyFolder
+from pv4fad.deployment.restore import restore_backup
+from pv4fad.errors import DataError, StoreError
+from pv4fad.privacy.ledger import read_ledger, set_limit
+from pv4fad.service.journal import Entry, Journal, journal_key
+from pv4fad.store.sealing import Passphrase
+
+SECRET = Passphrase(PASSPHRASE)
+S, A, BANK = "payment-network", "aggregator", "bank01"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """Three parties with cards exchanged, that have sent nothing."""
+    root = tmp_path_factory.mktemp("parties")
+    scenario = write_data(root / "data", [BANK], small_tables())
+    accounts = scenario / "train" / BANK / "bank_dataset.csv"
+    hub = "127.0.0.1:8000"
+    create_party(root / A, NewParty(A, A, hub), lambda: SECRET)
+    train = transactions_of(scenario, "train")
+    create_party(root / S, NewParty(S, S, hub, data=train, epsilon="1"), lambda: SECRET)
+    bank = NewParty("bank", BANK, hub, data=accounts, limit=Fraction(3))
+    create_party(root / BANK, bank, lambda: SECRET)
+    for name in (S, A, BANK):
+        for other in (S, A, BANK):
+            PartyFolder(root / name).import_card(root / other / "card.json")
+    return root
+
+
+@pytest.fixture
+def pv4fad(monkeypatch, command_line):
+    monkeypatch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
+
+    def run(*arguments, code=0):
+        found, out, err = command_line(*arguments)
+        assert found == code, out + err
+        return " ".join((out + err).split())
+
+    return run
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in ("store.db", "ticks.json")
+    }
+
+
+def test_a_bank_from_its_backup_to_its_first_step(made, pv4fad, tmp_path):
+    backup, restored = tmp_path / "bank.backup", tmp_path / "restored"
+    assert "bank01" in pv4fad("party", "backup", made / BANK, "--out", backup)
+    assert backup.stat().st_mode & 0o777 == 0o600
+    said = pv4fad("party", "restore", backup, restored)
+    code = said.split("--code ")[1].split(" ")[0]
+    assert "it needs a file from aggregator, payment-network" in said
+    assert files_of(restored) == files_of(made / BANK)
+    assert restored.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o077 == 0 for path in restored.rglob("*"))
+    assert "was restored from a backup" in pv4fad("party", "run", restored, code=2)
+    assert code in pv4fad("party", "catch-up", restored)
+    files = []
+    for name in (S, A):
+        files.append(tmp_path / f"{name}.json")
+        options = ("--of", BANK, "--code", code, "--out", files[-1])
+        pv4fad("audit", "witness", made / name, *options)
+    assert "the file of aggregator is missing" in pv4fad(
+        "party", "catch-up", restored, files[0], code=2
+    )
+    assert "was restored from a backup" in pv4fad("party", "run", restored, code=2)
+    assert "nothing was lost" in pv4fad("party", "catch-up", restored, *files)
+    assert "was not restored" in pv4fad("party", "catch-up", restored, *files, code=2)
+    assert "format 6, opens" in pv4fad("party", "check", restored)
+
+
+def test_no_live_query_is_answered_on_the_day_of_a_restoration(made, tmp_path):
+    """Live queries are in no log, so nobody knows how many there were since the backup."""
+    write_backup(PartyFolder(made / BANK), SECRET, tmp_path / "backup")
+    restore_backup(tmp_path / "backup", tmp_path / "bank", SECRET)
+    ticks = json.loads((tmp_path / "bank" / "live" / "ticks.json").read_text())
+    per_day = PartyFolder(made / BANK).settings().live_ticks_per_day
+    assert ticks == {"day": datetime.now(UTC).date().isoformat(), "ticks": per_day}
+
+
+def test_a_backup_shows_nothing_that_was_sealed_or_private_before(made, tmp_path):
+    write_backup(PartyFolder(made / BANK), SECRET, tmp_path / "backup")
+    content = (tmp_path / "backup").read_bytes()
+    for secret in (
+        PASSPHRASE.encode(),
+        (made / BANK / KEY_FILE).read_bytes(),
+        (made / BANK / "party.toml").read_bytes().splitlines()[-1],
+    ):
+        assert secret
+        assert secret not in content
+
+
+def test_a_backup_of_a_running_party_is_of_one_moment(made, tmp_path):
+    """The store is open, and what is not committed is not in the backup."""
+    folder = PartyFolder(made / BANK)
+    with folder.open_store(SECRET, shared=True) as store:
+        with store.transaction() as tx:
+            set_limit(tx, Fraction(4), datetime(2026, 1, 5, tzinfo=UTC))
+        write_backup(folder, SECRET, tmp_path / "backup")
+        with store.transaction() as tx:
+            set_limit(tx, Fraction(5), datetime(2026, 1, 6, tzinfo=UTC))
+    restore_backup(tmp_path / "backup", tmp_path / "bank", SECRET)
+    with PartyFolder(tmp_path / "bank").open_store(SECRET) as store:
+        assert read_ledger(store).limit == 4
+
+
+def test_the_journal_of_a_running_service_is_in_the_backup(made, tmp_path):
+    folder = PartyFolder(made / S)
+    with folder.visit_store(SECRET) as store:
+        key = journal_key(store)
+    entry = Entry("id-1", "digest", '{"id":1}', ("Text",), '["text"]')
+    with Journal.open(folder.path, key) as journal:
+        if not journal.n_decisions:
+            journal.write([entry])
+        write_backup(folder, SECRET, tmp_path / "backup")
+        with pytest.raises(StoreError, match="in use"):
+            Journal.open(folder.path, key)
+    restore_backup(tmp_path / "backup", tmp_path / "network", SECRET)
+    with Journal.open(tmp_path / "network", key) as journal:
+        assert [one.answer for one in journal.decisions()] == ['{"id":1}']
+
+
+def rewritten(backup: Path, changes: dict[str, bytes | None]) -> Path:
+    """With other content of some parts, or without them."""
+    target = backup.with_suffix(".changed")
+    with tarfile.open(backup) as old, tarfile.open(target, "w") as new:
+        for member in old:
+            content = old.extractfile(member).read()
+            content = changes.get(member.name, content)
+            if content is not None:
+                member.size = len(content)
+                new.addfile(member, io.BytesIO(content))
+    return target
+
+
+def test_a_backup_that_was_changed_or_is_damaged_leaves_no_folder(made, tmp_path):
+    backup = tmp_path / "backup"
+    write_backup(PartyFolder(made / BANK), SECRET, backup)
+    with tarfile.open(backup) as archive:
+        manifest = archive.extractfile("manifest.json").read()
+        files = archive.extractfile("files").read()
+    other = json.loads(manifest) | {"time": "2020-01-01T00:00:00+00:00"}
+    newer = json.loads(manifest) | {"version": 2}
+    for changes, error, why in (
+        ({"files": files[:-1] + b"\0"}, DataError, "files is not what was saved"),
+        ({"store.db": b"SQLite"}, DataError, "store.db is not what was saved"),
+        ({"store.db": None}, DataError, "store.db is missing"),
+        ({"manifest.json": json.dumps(other).encode()}, StoreError, "manifest of the backup"),
+        ({"manifest.json": json.dumps(newer).encode()}, DataError, "not a backup of this version"),
+        ({"seal": b"0" * 60}, StoreError, "damaged"),
+    ):
+        with pytest.raises(error, match=why):
+            restore_backup(rewritten(backup, changes), tmp_path / "bank", SECRET)
+        assert {path.name for path in tmp_path.iterdir()} == {"backup", "backup.changed"}
+    with pytest.raises(StoreError, match="wrong passphrase"):
+        restore_backup(backup, tmp_path / "bank", Passphrase("another passphrase"))
+    backup.write_bytes(backup.read_bytes()[:1000])
+    with pytest.raises(DataError, match="damaged"):
+        restore_backup(backup, tmp_path / "bank", SECRET)
+    assert {path.name for path in tmp_path.iterdir()} == {"backup", "backup.changed"}
+
+
+def test_nothing_is_overwritten(made, pv4fad, tmp_path):
+    backup = tmp_path / "backup"
+    pv4fad("party", "backup", made / A, "--out", backup)
+    before = backup.read_bytes()
+    assert "already exists" in pv4fad("party", "backup", made / A, "--out", backup, code=2)
+    assert backup.read_bytes() == before
+    assert "is not empty" in pv4fad("party", "restore", backup, made / BANK, code=2)
+
+
+def test_a_witness_names_another_party_that_it_knows(made, pv4fad, tmp_path):
+    out = tmp_path / "file"
+    for name in (A, "bank09"):
+        options = ("--of", name, "--code", "0", "--out", out)
+        assert "give the name of another party" in pv4fad(
+            "audit", "witness", made / A, *options, code=2
+        )
+    assert not out.exists()
+
+
+def test_a_store_that_is_not_shared_is_named_as_in_use(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("pv4fad.store.file._PATIENCE_S", 0.1)
+    folder = PartyFolder(made / A)
+    with folder.open_store(SECRET), pytest.raises(StoreError, match="in use"):
+        write_backup(folder, SECRET, tmp_path / "backup")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_is_a_whole_database(made, tmp_path):
+    write_backup(PartyFolder(made / A), SECRET, tmp_path / "backup")
+    with tarfile.open(tmp_path / "backup") as archive:
+        (tmp_path / "store.db").write_bytes(archive.extractfile("store.db").read())
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

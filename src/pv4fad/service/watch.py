@@ -158,7 +158,8 @@ class Watch(Collector):
 
     def over(self, last: int) -> Minute:
         """The last minutes together."""
-        return _together(self.minutes(last))
+        first = int(self._clock() // 60) - last + 1
+        return _together(first, [one for one in self._minutes if one.begins >= first])
 
     def drift(self) -> Drift:
         day = self.over(MINUTES)
@@ -222,8 +223,10 @@ class Watch(Collector):
         for name, text in (
             ("queries", "Live queries sent, asked or not."),
             ("questions", "Questions in them."),
+            ("replies", "Replies to live queries, asked or not."),
             ("bytes", "Of live queries and replies."),
             ("lost", "Live queries without a reply."),
+            ("missed", "Ticks at which a bank was sent nothing: no query was ready in time."),
         ):
             counted = CounterMetricFamily(f"pv4fad_live_{name}", text, labels=["bank"])
             for one in banks:
@@ -238,8 +241,8 @@ class Watch(Collector):
         return self._minutes[-1], self._total
 
 
-def _together(minutes: list[Minute]) -> Minute:
-    whole = Minute(minutes[0].begins)
+def _together(begins: int, minutes: list[Minute]) -> Minute:
+    whole = Minute(begins)
     for minute in minutes:
         whole.decided.update(minute.decided)
         whole.levels.update(minute.levels)

@@ -9,6 +9,7 @@ from pv4fad_bench import (
     iso20022_command,
     journey_command,
     live,
+    soak,
     table_command,
     utility_command,
 )
@@ -21,6 +22,7 @@ app.command("deployed")(deployed.command)
 app.command("dp-forest")(dp_forest.command)
 app.command("iso20022")(iso20022_command.command)
 app.command("live")(live.command)
+app.command("soak")(soak.command)
 app.command("whole")(journey_command.command)
 app.command("utility")(utility_command.command)
 

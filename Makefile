@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help env demo demo-federated demo-live test test-all test-other-blas check format docs site bench dist audit image check-deploy clean
+.PHONY: help env demo demo-federated demo-live test test-all test-other-blas check format docs site bench soak dist audit image check-deploy clean
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -60,6 +60,9 @@ site: $(VENV)/.site  ## build the docs as a site that works offline, into site/
 
 bench: $(READY)  ## measure the speed on this machine
 	@$(BIN)/pv4fad bench match
+
+soak: $(READY)  ## an hour of live payments with kill -9 every minute; fails if anything is lost or wrong
+	@$(BIN)/pv4fad bench soak
 
 dist: $(VENV)/.dist  ## build the wheel and its companions into dist/, and try them
 	@$(BIN)/python tools/dist.py

@@ -10,6 +10,7 @@ from pv4fad_bench import (
     journey_command,
     live,
     network_command,
+    soak,
     table_command,
     utility_command,
 )
@@ -23,6 +24,7 @@ app.command("dp-forest")(dp_forest.command)
 app.command("iso20022")(iso20022_command.command)
 app.command("live")(live.command)
 app.command("network")(network_command.command)
+app.command("soak")(soak.command)
 app.command("whole")(journey_command.command)
 app.command("utility")(utility_command.command)
 

@@ -26,10 +26,11 @@ from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out
 from pv4fad.payments.schema import SCHEMA
+from pv4fad.protocol.roles import AGGREGATOR
 from pv4fad.run.predictions import HOLDERS_ANSWER
 from pv4fad_bench.deployed import tree_cpu_s
 from pv4fad_bench.live_load import Answered, send_all
-from pv4fad_bench.live_world import LiveWorld, Payments, Running
+from pv4fad_bench.live_world import SERVICE, LiveWorld, Payments, Running
 
 _WARM_UP = 50
 
@@ -129,11 +130,11 @@ def _n_wrong(found: Answered, payments: Payments, rows: NDArray[np.int64]) -> in
 def _cpu(running: Running) -> dict[str, float]:
     """CPU seconds so far."""
     pids = running.pids
-    service = tree_cpu_s(pids["service"], with_children=False)
-    banks = [pid for name, pid in pids.items() if name not in ("service", "aggregator")]
+    service = tree_cpu_s(pids[SERVICE], with_children=False)
+    banks = [pid for name, pid in pids.items() if name not in (SERVICE, AGGREGATOR)]
     return {
         "service": service,
-        "workers": tree_cpu_s(pids["service"]) - service,
-        "hub": tree_cpu_s(pids["aggregator"]),
+        "workers": tree_cpu_s(pids[SERVICE]) - service,
+        "hub": tree_cpu_s(pids[AGGREGATOR]),
         "banks": sum(map(tree_cpu_s, banks)),
     }

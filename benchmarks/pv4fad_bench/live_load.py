@@ -27,52 +27,63 @@ class Answered:
     seconds: NDArray[np.float64] = field(repr=False)
 
 
-class _Connections:
+class Connections:
     """HTTP/1.1 to one service, connections kept open and used one request at a time."""
 
     def __init__(self, port: int, token: str) -> None:
         self._port, self._token = port, token
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
-    async def post(self, body: bytes) -> list[dict[str, Any]]:
+    async def post(self, payments: Sequence[bytes]) -> tuple[int, Any]:
+        """A batch: status and content of the answer; `OSError` or `EOFError` if there is none."""
+        body = b"[" + b",".join(payments) + b"]"
         reader, writer = (
             self._free.pop()
             if self._free
             else await asyncio.open_connection("127.0.0.1", self._port, limit=2**24)
         )
-        writer.write(
-            b"POST /payments/batch HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json"
-            b"\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n"
-            % (self._token.encode(), len(body))
-        )
-        writer.write(body)
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        length = int(head.lower().split("content-length: ")[1].split("\r\n")[0])
-        answer = json.loads(await reader.readexactly(length))
+        try:
+            writer.write(
+                b"POST /payments/batch HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type:"
+                b" application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n"
+                % (self._token.encode(), len(body))
+            )
+            writer.write(body)
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            length = int(head.lower().split("content-length: ")[1].split("\r\n")[0])
+            answer = json.loads(await reader.readexactly(length))
+        except BaseException:
+            writer.close()
+            raise
         self._free.append((reader, writer))
-        if " 200 " not in head.split("\r\n")[0]:
-            raise RuntimeError(f"{head.splitlines()[0]}: {answer}")
-        found: list[dict[str, Any]] = answer
-        return found
+        return int(head.split(" ", 2)[1]), answer
+
+    def forget(self) -> None:
+        """All connections that are free: the service has ended."""
+        for _, writer in self._free:
+            writer.close()
+        self._free.clear()
 
 
 def send_all(port: int, token: str, bodies: Sequence[bytes], rate: float, seed: int) -> Answered:
     """All payments, at `rate` per second on average."""
     rng = np.random.default_rng(seed)
     due = np.cumsum(rng.exponential(1 / rate, len(bodies)))
-    return asyncio.run(_send_all(_Connections(port, token), bodies, due))
+    return asyncio.run(_send_all(Connections(port, token), bodies, due))
 
 
 async def _send_all(
-    connections: _Connections, bodies: Sequence[bytes], due: NDArray[np.float64]
+    connections: Connections, bodies: Sequence[bytes], due: NDArray[np.float64]
 ) -> Answered:
     answers: list[dict[str, Any]] = [{}] * len(bodies)
     seconds = np.zeros(len(bodies))
     start = time.perf_counter() + 0.1
 
     async def send(first: int, last: int) -> None:
-        found = await connections.post(b"[" + b",".join(bodies[first:last]) + b"]")
+        status, found = await connections.post(bodies[first:last])
         now = time.perf_counter() - start
+        if status != 200:
+            raise RuntimeError(f"{status}: {found}")
         answers[first:last] = found
         seconds[first:last] = now - due[first:last]
 

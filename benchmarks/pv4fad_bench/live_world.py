@@ -40,12 +40,14 @@ from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import Meter
 from pv4fad.service.access import Tokens
 from pv4fad.service.intake import texts_of
+from pv4fad.service.journal import Journal, journal_key
 from pv4fad.store.sealing import Passphrase
 from pv4fad.tables.sides import Sides
 from pv4fad.verify.comparison import joined_atoms
 from pv4fad.workers import WorkerPool
 
 SHARE = 0.01
+SERVICE = "service"
 _PASSPHRASE = "of a federation that lasts for minutes"  # noqa: S105
 _READY_WITHIN_S = 300.0
 _LATER = pl.duration(days=40)
@@ -63,9 +65,7 @@ class Payments:
 
     def bodies(self, rows: NDArray[np.int64], mark: str) -> list[bytes]:
         """Each payment as JSON; `mark` makes its id another one."""
-        some = self.rows[rows].with_columns(pl.col("MessageId") + mark)
-        values = (json.loads(text) for text in texts_of(some))
-        return [json.dumps(dict(zip(some.columns, one, strict=True))).encode() for one in values]
+        return bodies_of(self.rows[rows].with_columns(pl.col("MessageId") + mark))
 
     def first_dealings(self) -> NDArray[np.int64]:
         """Payments in an order in which each has an account that none before it has."""
@@ -76,6 +76,13 @@ class Payments:
                 seen.update(accounts)
                 chosen.append(row)
         return np.array(chosen, np.int64)
+
+
+def bodies_of(payments: pl.DataFrame) -> list[bytes]:
+    """Each payment as JSON."""
+    names = payments.columns
+    values = (json.loads(text) for text in texts_of(payments))
+    return [json.dumps(dict(zip(names, one, strict=True))).encode() for one in values]
 
 
 class LiveWorld:
@@ -137,25 +144,43 @@ class LiveWorld:
             text += f"\n[live]\ntick-ms = {tick_ms}\n"
         path.write_text(text, encoding="utf-8")
 
-    @contextmanager
-    def running(self, *, every_payment_asks: bool) -> Iterator[Running]:
-        """Hub, banks and service in processes of their own, with an empty journal."""
+    def forget_payments(self) -> None:
+        """Begin a new journal."""
         journal = self.root / PAYMENT_NETWORK / "live"
         for file in (*journal.glob("journal.db*"), *journal.glob("known.bin")):
             file.unlink()
+
+    def journal(self) -> dict[str, str]:
+        """Payment id → answer, as the journal has them; the service must have ended."""
+        folder = PartyFolder(self.root / PAYMENT_NETWORK)
+        with folder.visit_store(Passphrase(_PASSPHRASE)) as store:
+            key = journal_key(store)
+        with Journal.open(folder.path, key) as journal:
+            return {one.payment_id: one.answer for one in journal.decisions()}
+
+    def commands(self, port: int, *, every_payment_asks: bool) -> dict[str, list[str]]:
+        """By process: hub, banks, and the service at this port."""
+        service = ["-m", "pv4fad_bench.live_server", str(self.root / PAYMENT_NETWORK), str(port)]
+        words = {
+            name: ["-m", "pv4fad", "party", "run", str(self.root / name)]
+            for name in (AGGREGATOR, *self.banks)
+        }
+        return words | {SERVICE: service + ["every"] * every_payment_asks}
+
+    @contextmanager
+    def running(self, *, every_payment_asks: bool) -> Iterator[Running]:
+        """Hub, banks and service in processes of their own, with an empty journal."""
+        self.forget_payments()
         (port,) = free_ports(1)
         processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
-            for name in (AGGREGATOR, *self.banks):
-                words = ["-m", "pv4fad", "party", "run", str(self.root / name)]
-                processes[name] = self._start(name, words)
-            words = ["-m", "pv4fad_bench.live_server", str(self.root / PAYMENT_NETWORK), str(port)]
-            words += ["every"] * every_payment_asks
-            processes["service"] = self._start("service", words)
+            commands = self.commands(port, every_payment_asks=every_payment_asks)
+            for name, words in commands.items():
+                processes[name] = self.start(name, words)
             found = Running({name: one.pid for name, one in processes.items()}, port, self)
             until = time.monotonic() + _READY_WITHIN_S
             while not found.is_ready():
-                if processes["service"].poll() is not None or time.monotonic() > until:
+                if processes[SERVICE].poll() is not None or time.monotonic() > until:
                     raise RuntimeError((self.root / "service.log").read_text())
                 time.sleep(0.2)
             yield found
@@ -165,7 +190,8 @@ class LiveWorld:
             for process in processes.values():
                 process.wait()
 
-    def _start(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
+    def start(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
+        """A process of one of these `commands`."""
         with (self.root / f"{name}.log").open("ab") as log:
             return subprocess.Popen(  # noqa: S603
                 [sys.executable, *words],

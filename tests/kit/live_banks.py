@@ -244,14 +244,15 @@ async def asking(
 ):
     """An engine that asks these banks.
 
-    Time passes tick by tick, each when all is done that the one before has begun, so that nothing
+    Time passes by half ticks, each when all is done that the one before has begun, so that nothing
     depends on the speed of the machine; unless `passes` is False: then a test advances it.
     """
 
     async def note(content):
-        await journal.aside(journal.ask, content)
+        await asyncio.wrap_future(journal.ask(content))
 
-    times = Timing(**{"tick_s": TICK_S, "timeout_s": TIMEOUT_S} | timing)
+    usual = {"tick_s": TICK_S, "timeout_s": TIMEOUT_S, "covered_s": 2 * TICK_S}
+    times = Timing(**usual | timing)
     model = await asyncio.to_thread(world.model, journal)
     engine = LiveEngine(model, times, ask=banks.ask, note=note, clock=banks.clock)
     async with engine:
@@ -268,8 +269,15 @@ async def asking(
 async def _pass_time(engine: LiveEngine, banks: Banks) -> None:
     while True:
         await settled(engine, banks)
-        await asyncio.sleep(TICK_S)  # never faster than it is
-        await banks.clock.advance(TICK_S)
+        await asyncio.sleep(TICK_S / 2)  # never faster than it is
+        await banks.clock.advance(TICK_S / 2)
+
+
+async def one_tick(engine: LiveEngine, banks: Banks) -> None:
+    """To the next half, and to the next whole tick."""
+    for _ in range(2):
+        await banks.clock.advance(TICK_S / 2)
+        await settled(engine, banks)
 
 
 async def settled(engine: LiveEngine, banks: Banks) -> None:

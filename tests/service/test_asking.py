@@ -19,9 +19,11 @@ from tests.kit.live_banks import (
     all_decided,
     asking,
     live_federation,
+    one_tick,
     settled,
 )
 
+from pv4fad.errors import WorkerError
 from pv4fad.evidence.judgement import UNKNOWN
 from pv4fad.lead.scoring_job import JobNotes, ScoringJob
 from pv4fad.protocol.tables import hashed_id
@@ -207,7 +209,7 @@ def test_a_scoring_that_was_interrupted_goes_on_with_what_it_knew(world, journal
     job = notes.write(ScoringJob(transactions="some", batch_size=1, n_sets=sets))
     name = hashed_id(world.payments.keys[0])
     note = {"run": world.run_id, "epoch": 0, "ids": [name.decode()], "sets": [1], "bits": [1]}
-    journal.ask(note)
+    journal.ask(note).result()
     known = world.stored(journal).take_over().bits
     assert known[name].tolist() == [UNKNOWN, 1, UNKNOWN]
     assert notes.n_known() == (0, 0)
@@ -275,7 +277,7 @@ def test_a_bank_that_was_away_is_asked_again_with_another_mask(world, journal):
     assert "bank not answering" not in how
     assert status[0].counts.lost >= 3
     queries = [data for _, bank, data, _ in banks.sent if bank == "bank01"]
-    assert len(queries) > 4
+    assert len(queries) >= 4
     ticks = [decode(data).address.index for data in queries]
     assert ticks == sorted(set(ticks))
     ciphertexts = {decode(data).ciphertext for data in queries}
@@ -405,8 +407,7 @@ async def ticks(world, journal, n_ticks: int, payments=None):
             if payments is not None and tick < 4:
                 waiting.append(asyncio.ensure_future(all_decided(engine, payments[tick])))
                 await held_by(engine, payments[tick])
-            await banks.clock.advance(TICK_S)
-            await settled(engine, banks)
+            await one_tick(engine, banks)
         found = await asyncio.gather(*waiting)
         return [
             (time, bank, len(data), len(reply)) for time, bank, data, reply in banks.sent
@@ -426,30 +427,31 @@ def test_sizes_and_times_do_not_depend_on_what_is_asked(world, journal):
         assert "banks asked" in how
 
 
-def test_payments_are_released_two_ticks_after_they_were_taken_up(world, journal):
+def test_payments_are_released_one_tick_after_they_were_taken_up(world, journal):
     payments = world.some(slice(0, 40))
 
     async def work():
         banks, waiting = Banks(world), []
         async with asking(world, journal, banks, passes=False) as engine:
-            await banks.clock.advance(0.4 * TICK_S)
+            await banks.clock.advance(0.6 * TICK_S)
             deciding = asyncio.ensure_future(all_decided(engine, payments))
             await held_by(engine, payments)
-            for _ in range(4):
-                for step in (0.6, 0.4):
+            for _ in range(2):
+                for step in (0.4, 0.4, 0.1, 0.1):
                     await banks.clock.advance(step * TICK_S)
                     await settled(engine, banks)  # replies are there at once
                     n_left = sum(int(held.left.sum()) for held in engine._asking._held)
                     waiting.append((round(banks.clock.now() / TICK_S, 6), n_left))
             await deciding
-            return waiting
+            return waiting, [one.counts.with_questions for one in engine.status()]
 
-    waiting = in_loop(work())
+    waiting, with_questions = in_loop(work())
     n_asking = waiting[0][1]
     assert n_asking > 20
-    # Taken up at tick 1, sent at tick 2, released at tick 3.
-    times = (1.0, 1.4, 2.0, 2.4, 3.0, 3.4, 4.0, 4.4)
-    assert waiting == [(time, n_asking if time < 3 else 0) for time in times]
+    # Taken up at 1.5, sent at tick 2, released at 2.5.
+    times = (1.0, 1.4, 1.5, 1.6, 2.0, 2.4, 2.5, 2.6)
+    assert waiting == [(time, n_asking if time < 2.5 else 0) for time in times]
+    assert with_questions == [1, 1]
 
 
 def test_a_query_that_is_not_ready_is_replaced_by_a_cover_and_sent_a_tick_later(world, journal):
@@ -471,11 +473,11 @@ def test_a_query_that_is_not_ready_is_replaced_by_a_cover_and_sent_a_tick_later(
             engine._asking.crew.query = slow
             deciding = asyncio.ensure_future(all_decided(engine, payments))
             await held_by(engine, payments)
-            for tick in range(8):
-                await banks.clock.advance(TICK_S)
+            for tick in range(16):
+                await banks.clock.advance(TICK_S / 2)
                 while any(line._covering for line in engine._asking._lines):
                     await asyncio.sleep(0.005)
-                if tick == 4:
+                if tick == 8:
                     go.set()
                     await settled(engine, banks)
             return banks.sent, await deciding, [one.counts for one in engine.status()]
@@ -484,9 +486,41 @@ def test_a_query_that_is_not_ready_is_replaced_by_a_cover_and_sent_a_tick_later(
     times = [time for time, bank, _, _ in sent if bank == "bank01"]
     assert times == [pytest.approx(n * TICK_S) for n in range(9)]
     assert [one.with_questions for one in counts] == [1, 1]
-    assert all(one.left_out == 0 for one in counts)
+    assert all(one.missed == 0 for one in counts)
     assert same(table, world.trusted(payments))
     assert "bank not answering" not in how
+
+
+def test_while_no_worker_is_there_the_reserve_is_sent_and_then_ticks_are_missed_and_counted(
+    world, journal, caplog
+):
+    async def work():
+        banks = Banks(world)
+        async with asking(
+            world, journal, banks, passes=False, covered_s=4 * TICK_S, timeout_s=100.0
+        ) as engine:
+            await one_tick(engine, banks)
+            n_before, query = len(banks.sent), engine._asking.crew.query
+
+            def gone(bank, placed):
+                raise WorkerError("gone")
+
+            engine._asking.crew.query = gone
+            for _ in range(7):
+                await one_tick(engine, banks)
+            sent = Counter(bank for _, bank, _, _ in banks.sent[n_before:])
+            missed = [one.counts.missed for one in engine.status()]
+            engine._asking.crew.query = query
+            for _ in range(3):
+                await one_tick(engine, banks)
+            return sent, missed, [one.counts for one in engine.status()]
+
+    sent, missed, counts = in_loop(work())
+    assert sent == dict.fromkeys(BANKS, 4)
+    assert missed == [3, 3]
+    assert [one.missed for one in counts] == [4, 4]  # the first is made when it is due
+    assert [one.replies for one in counts] == [one.queries for one in counts] == [8, 8]
+    assert caplog.text.count("bank01 was sent nothing at 1 ticks so far") == 1
 
 
 def test_ticks_that_were_missed_are_left_out_and_never_made_up_for(world, journal):
@@ -499,13 +533,13 @@ def test_ticks_that_were_missed_are_left_out_and_never_made_up_for(world, journa
             return (
                 [time for time, bank, _, _ in banks.sent if bank == "bank01"],
                 [decode(data).address.index for _, bank, data, _ in banks.sent if bank == "bank01"],
-                engine.ticks_left_out,
+                [one.counts.missed for one in engine.status()],
             )
 
-    times, numbers, left_out = in_loop(work())
+    times, numbers, missed = in_loop(work())
     assert times == [pytest.approx(n * TICK_S) for n in (0, 1, 4.5, 5, 6)]
     assert numbers == [0, 1, 4, 5, 6]
-    assert left_out == 2
+    assert missed == [2, 2]
 
 
 def test_nothing_is_sent_before_it_is_on_disk(world, journal):

@@ -34,7 +34,7 @@ def hub_world(tmp_path):
 @asynccontextmanager
 async def engine_of(world, hub_world, journal):
     async def note(content):
-        await journal.aside(journal.ask, content)
+        await asyncio.wrap_future(journal.ask(content))
 
     own = hub_world.correspondence(PAYMENT_NETWORK)
     async with LiveQuestions(hub_world.folder(PAYMENT_NETWORK), own) as questions:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pv4fad.audit.catch_up import CaughtUp, mark_restored
 from pv4fad.audit.witness import Witness
-from pv4fad.cli.console import err, fail, out
+from pv4fad.cli.console import fail, out
 from pv4fad.cli.long_running import logging_as
 from pv4fad.cli.options import LogFormat, given_passphrase, new_passphrase
 from pv4fad.cli.progress import learned_lines

@@ -297,24 +297,25 @@ LIVE_QUERIES = Metric(
 LIVE_QUESTIONS = Metric(
     "service", "counter", "pv4fad_live_questions_total", "Questions in them.", ("bank",)
 )
+LIVE_REPLIES = Metric(
+    "service",
+    "counter",
+    "pv4fad_live_replies_total",
+    "Replies to live queries, asked or not.",
+    ("bank",),
+)
 LIVE_BYTES = Metric(
     "service", "counter", "pv4fad_live_bytes_total", "Of live queries and replies.", ("bank",)
 )
 LIVE_LOST = Metric(
     "service", "counter", "pv4fad_live_lost_total", "Live queries without a reply.", ("bank",)
 )
-LIVE_LEFT_OUT = Metric(
+LIVE_MISSED = Metric(
     "service",
     "counter",
-    "pv4fad_live_left_out_total",
-    "Ticks at which a bank got no query: it shows that the worker of this bank was away.",
+    "pv4fad_live_missed_total",
+    "Ticks at which a bank was sent nothing: no query was ready in time.",
     ("bank",),
-)
-TICKS_LEFT_OUT = Metric(
-    "service",
-    "counter",
-    "pv4fad_live_ticks_left_out_total",
-    "Ticks left out because the machine was too busy.",
 )
 LIVE_WORKERS_DIED = Metric(
     "service",

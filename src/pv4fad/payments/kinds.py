@@ -23,7 +23,7 @@ def _settlement_date(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     text = cell.cast(pl.String)
     short = pl.concat_str(pl.lit("20"), text.str.zfill(6)).str.to_date("%Y%m%d", strict=False)
     # ISO 8601, of the same years.
-    iso = text.str.extract(r"^(20\d\d-\d\d-\d\d)(?:Z|[+-]\d\d:\d\d)?$")
+    iso = text.str.extract(r"^(20[0-9]{2}-[0-9]{2}-[0-9]{2})(?:Z|[+-][0-9]{2}:[0-9]{2})?$")
     return pl.coalesce(short, iso.str.to_date("%Y-%m-%d", strict=False))
 
 

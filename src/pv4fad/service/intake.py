@@ -120,8 +120,9 @@ class Intake:
     def check(self, raws: Sequence[Raw]) -> Checked:
         """The checks of files; names the field of a payment that is wrong, never its value."""
         cells = pl.DataFrame(
-            {name: [raw.get(name) for raw in raws] for name in self.names},
+            [[raw.get(name) for name in self.names] for raw in raws],
             schema=dict.fromkeys(self.names, pl.String),
+            orient="row",
         )
         parsed = self._parser.parse(cells)
         rows, problems = parsed.select(self.names), dict[int, str]()

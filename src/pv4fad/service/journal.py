@@ -29,8 +29,9 @@ import os
 import sqlite3
 import threading
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from hmac import digest as hmac_digest
@@ -121,6 +122,8 @@ class Journal:
         # SQLite and fsync must not stop an event loop.
         self._thread = ThreadPoolExecutor(1, "journal")
         self._turn = threading.RLock()
+        self._notes: deque[tuple[Mapping[str, Any], Future[None]]] = deque()
+        """Questions and answers that wait for the next commit."""
 
     @classmethod
     def open(cls, folder: Path, key: bytes) -> Self:
@@ -187,7 +190,12 @@ class Journal:
             for offset, entry in enumerate(entry for entry in entries if entry.alert)
         ]
         ids = [(self._hidden(e.payment_id), block, at) for at, e in enumerate(entries)]
-        with self._commit({"blocks": 1, "ids": len(ids), "alerts": len(alerts)}) as connection:
+        with (
+            self._waiting_notes() as notes,
+            self._commit(
+                {"blocks": 1, "ids": len(ids), "alerts": len(alerts), "questions": len(notes)}
+            ) as connection,
+        ):
             try:
                 connection.executemany("INSERT INTO ids VALUES (?, ?, ?)", ids)
             except sqlite3.IntegrityError:
@@ -195,6 +203,7 @@ class Journal:
             self._insert("blocks", block, content)
             for number, alert in alerts:
                 self._insert("alerts", number, alert)
+            self._insert_notes(notes)
         return [number for number, _ in alerts]
 
     def find(self, payment_ids: Sequence[str]) -> dict[str, Entry]:
@@ -266,10 +275,42 @@ class Journal:
 
     # What banks were asked.
 
-    def ask(self, note: Mapping[str, Any]) -> None:
-        """Keep questions or answers; durable on return."""
-        with self._turn, self._commit({"questions": 1}):
-            self._insert("questions", self._counts["questions"], note)
+    def ask(self, note: Mapping[str, Any]) -> Future[None]:
+        """Keep questions or answers, with the next commit; durable when it is done.
+
+        What is written after this call is in that commit, or in a later one.
+        """
+        kept: Future[None] = Future()
+        self._notes.append((note, kept))
+        self._thread.submit(self._write_notes)
+        return kept
+
+    def _write_notes(self) -> None:
+        """Those that no commit has taken along."""
+        if self._notes:
+            with (
+                self._turn,
+                self._waiting_notes() as notes,
+                self._commit({"questions": len(notes)}),
+            ):
+                self._insert_notes(notes)
+
+    @contextmanager
+    def _waiting_notes(self) -> Iterator[list[Mapping[str, Any]]]:
+        """All that wait; they are told when the block has ended, or why it could not."""
+        waiting = [self._notes.popleft() for _ in range(len(self._notes))]
+        try:
+            yield [note for note, _ in waiting]
+        except BaseException as error:
+            for _, kept in waiting:
+                kept.set_exception(error)
+            raise
+        for _, kept in waiting:
+            kept.set_result(None)
+
+    def _insert_notes(self, notes: Sequence[Mapping[str, Any]]) -> None:
+        for number, note in enumerate(notes, self._counts["questions"]):
+            self._insert("questions", number, note)
 
     def questions(self) -> Iterator[dict[str, Any]]:
         """All that is kept of them, in order."""
@@ -282,8 +323,7 @@ class Journal:
         with self._turn, self._commit(more) as connection:
             before = self._counts[_FORGOTTEN] + n_first
             connection.execute("DELETE FROM questions WHERE number < ?", (before,))
-            for number, note in enumerate(notes, self._counts["questions"]):
-                self._insert("questions", number, note)
+            self._insert_notes(notes)
 
     # Below.
 

@@ -5,6 +5,7 @@ It is a guest of the store: a station can run beside it, train and match.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -114,7 +115,7 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
             return found
 
         async def note(content: Mapping[str, Any]) -> None:
-            await journal.aside(journal.ask, content)
+            await asyncio.wrap_future(journal.ask(content))
 
         known = opened.enter_context(
             closing(

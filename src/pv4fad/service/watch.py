@@ -154,7 +154,8 @@ class Watch:
 
     def over(self, last: int) -> Minute:
         """The last minutes together."""
-        return _together(self.minutes(last))
+        first = int(self._clock() // 60) - last + 1
+        return _together(first, [one for one in self._minutes if one.begins >= first])
 
     def drift(self) -> Drift:
         day = self.over(MINUTES)
@@ -195,9 +196,10 @@ class Watch:
         )
         yield catalogue.LIVE_QUERIES.by({(one.bank,): one.counts.queries for one in banks})
         yield catalogue.LIVE_QUESTIONS.by({(one.bank,): one.counts.questions for one in banks})
+        yield catalogue.LIVE_REPLIES.by({(one.bank,): one.counts.replies for one in banks})
         yield catalogue.LIVE_BYTES.by({(one.bank,): one.counts.bytes for one in banks})
         yield catalogue.LIVE_LOST.by({(one.bank,): one.counts.lost for one in banks})
-        yield catalogue.LIVE_LEFT_OUT.by({(one.bank,): one.counts.left_out for one in banks})
+        yield catalogue.LIVE_MISSED.by({(one.bank,): one.counts.missed for one in banks})
 
     def _now(self) -> tuple[Minute, Minute]:
         """Where to count: in the present minute, and in total."""
@@ -207,8 +209,8 @@ class Watch:
         return self._minutes[-1], self._total
 
 
-def _together(minutes: list[Minute]) -> Minute:
-    whole = Minute(minutes[0].begins)
+def _together(begins: int, minutes: list[Minute]) -> Minute:
+    whole = Minute(begins)
     for minute in minutes:
         whole.decided.update(minute.decided)
         whole.levels.update(minute.levels)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+_MOMENT = pl.Datetime("us")
 _PLAUSIBLE_YEARS = (1970, 2199)  # 22-01-05 would otherwise be a day of the year 22
 
 
@@ -64,23 +65,31 @@ def _timestamp(cell: pl.Expr, stored: pl.DataType) -> pl.Expr:
     if isinstance(stored, pl.Datetime):
         in_utc = cell.dt.convert_time_zone("UTC") if stored.time_zone else cell
         return in_utc.dt.replace_time_zone(None)
-    # The plain form by itself: to take a text apart takes many times as long.
-    is_plain = cell.str.contains(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
+    # The plain forms by themselves: to take a text apart takes many times as long.
+    is_plain = cell.str.contains(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}$")
     plain = (
         pl.when(is_plain)
         .then(cell)
+        .str.replace("T", " ", literal=True)
         .str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False)
     )
-    moment = pl.coalesce(plain, _iso_timestamp(pl.when(~is_plain).then(cell)))
+    other = pl.when(~is_plain).then(cell).map_batches(_iso_timestamps, return_dtype=_MOMENT)
+    moment = pl.coalesce(plain, other)
     return pl.when(moment.dt.year().is_between(*_PLAUSIBLE_YEARS)).then(moment)
+
+
+def _iso_timestamps(cells: pl.Series) -> pl.Series:
+    if cells.null_count() == len(cells):  # as a rule
+        return pl.repeat(None, len(cells), dtype=_MOMENT, eager=True).alias(cells.name)
+    return cells.to_frame("cell").select(_iso_timestamp(pl.col("cell"))).to_series()
 
 
 def _iso_timestamp(cell: pl.Expr) -> pl.Expr:
     """ISO 8601 puts a T where others put a space; a fraction and an offset from UTC may follow.  A
     date means its first moment."""
     parts = cell.str.extract_groups(
-        r"^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.\d+)?)"
-        r"(?:(Z)|([+-])(0\d|1[0-4]):([0-5]\d))?)?$"
+        r"^([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)"
+        r"(?:(Z)|([+-])(0[0-9]|1[0-4]):([0-5][0-9]))?)?$"
     )
     time = parts.struct.field("2").fill_null("00:00:00")
     local = pl.concat_str(parts.struct.field("1"), time, separator=" ")

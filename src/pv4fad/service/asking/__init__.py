@@ -2,8 +2,8 @@
 
     payments ─▶ engine ─▶ judged by the own model ─▶ nothing to ask: decided at once
                   │
-                  └─▶ held ─▶ tick: questions ─▶ worker: a query ─▶ tick: sent ─▶ reply: bits
-                                                                 tick: released ◀─┘
+                  └─▶ held ─▶ taken up: questions ─▶ worker: a query ─▶ tick: sent ─▶ reply: bits
+                                                                          released ◀─┘
 
     model       what is read from the store for a match in force
     knowledge   bits of this epoch: known, asked, on disk
@@ -16,6 +16,6 @@
     stored      the model in the store: follows it when another match is in force
 
 At every tick every bank is sent one ciphertext: the query that was made in the tick before, or a
-cover if there is none, or none is ready.  Payments are taken up at a tick and released at a tick,
-two later if all is well: what is asked shows neither in sizes nor in times.
+cover if there is none, or none is ready.  Payments are taken up halfway between two ticks, and
+released a tick later if all is well: what is asked shows neither in sizes nor in times.
 """

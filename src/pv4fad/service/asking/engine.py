@@ -1,10 +1,10 @@
-"""The engine: takes payments up at ticks, asks, and releases decisions at ticks.
+"""The engine: asks at ticks; takes payments up and releases decisions halfway between them.
 
-    tick n      a payment that came since the last tick is taken up; its questions go to workers
-    tick n + 1  the queries are sent, as queries are sent at every tick
-    tick n + 2  the payment is released, if all answers are there; otherwise at the first tick when
-                they are.  A query that was lost is made again.  After the timeout, counted from
-                tick n, it is released without them
+    n - 1/2  a payment that came since n - 3/2 is taken up; its questions go to workers
+    tick n   the queries are sent, as queries are sent at every tick
+    n + 1/2  the payment is released, if all answers are there; otherwise after the first tick when
+             they are.  A query that was lost is made again.  After the timeout, counted from
+             n - 1/2, it is released without them
 
 Payments that miss nothing are decided at once, and so are those that miss only answers of banks
 that do not answer anything any more.
@@ -19,6 +19,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,7 +28,7 @@ from prometheus_client.metrics_core import Metric as Family
 
 from pv4fad.lead.judging import JudgedPayments
 from pv4fad.lead.rows import NewRows
-from pv4fad.metrics.catalogue import LIVE_WORKERS_DIED, NEWCOMERS, TICKS_LEFT_OUT
+from pv4fad.metrics.catalogue import LIVE_WORKERS_DIED, NEWCOMERS
 from pv4fad.protocol.live.messages import CLOCK_BYTES
 from pv4fad.protocol.live.network import Asked, place
 from pv4fad.protocol.live.plan import most_questions
@@ -40,7 +41,7 @@ from pv4fad.service.asking.model import LiveModel
 from pv4fad.service.asking.newcomers import Newcomers
 from pv4fad.service.decisions import Decided
 
-RELEASED_AFTER = 2  # ticks
+RELEASED_AFTER = 1  # ticks
 _READY_WITHIN_S = 120.0
 _log = logging.getLogger("pv4fad.live")
 
@@ -72,11 +73,18 @@ class Timing:
 
     tick_s: float
     timeout_s: float
+    covered_s: float = 3.0
+    """So long queries without questions are in reserve: until a worker is started again."""
 
     @property
     def lost_after_s(self) -> float:
         """When a query without a reply is taken as lost, and its questions are asked again."""
         return max(2 * self.tick_s, self.timeout_s / 4)
+
+    @property
+    def covers(self) -> int:
+        """In reserve for each bank."""
+        return ceil(self.covered_s / self.tick_s)
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,6 @@ class LiveEngine:
         self._ask, self._note = ask, note
         self._clock = clock or LoopClock()
         self._id = secret_bytes(CLOCK_BYTES)
-        self.ticks_left_out = 0
         self._n_died_before = 0
         """Workers that died while an earlier model was in use."""
         self.newcomers = Newcomers()
@@ -145,9 +152,13 @@ class LiveEngine:
             await self._clock.until(due)
             # A clock may wake a little early.  What was missed is left out: never two at once.
             late = max(0, int((self._clock.now() - due) / self._timing.tick_s))
-            self.ticks_left_out += late
+            if late:
+                self._asking.miss(late)
             number += late
-            self._asking.tick(number, self._id)
+            self._asking.send(number, self._id)
+            await self._clock.until(start + (number + 0.5) * self._timing.tick_s)
+            self._asking.release(number)
+            self._asking.take_up(number)
             number += 1
 
     def status(self) -> list[BankStatus]:
@@ -155,7 +166,6 @@ class LiveEngine:
 
     def figures(self) -> Iterator[Family]:
         """For whoever watches over the service."""
-        yield TICKS_LEFT_OUT.of(self.ticks_left_out)
         yield LIVE_WORKERS_DIED.of(self._n_died_before + self._asking.crew.n_died)
         yield NEWCOMERS.of(len(self.newcomers))
 
@@ -189,6 +199,7 @@ class _Asking:
                 self.knowledge,
                 self.crew,
                 ask=ask,
+                most_covers=timing.covers,
                 lost_after_s=timing.lost_after_s,
                 silent_after_s=timing.timeout_s,
                 now=now,
@@ -238,14 +249,18 @@ class _Asking:
             if released is not None:
                 yield await asyncio.to_thread(held.decided, released)
 
-    def tick(self, number: int, clock: bytes) -> None:
-        """Send first, so that it happens at the tick; then release, then take up."""
+    def send(self, number: int, clock: bytes) -> None:
+        """At the tick: a query to every bank."""
         for line in self._lines:
             line.tick(number, clock)
-        self._release(number)
-        self._take_up(number)
 
-    def _release(self, number: int) -> None:
+    def miss(self, n_ticks: int) -> None:
+        """The clock was late by so many."""
+        for line in self._lines:
+            line.miss(n_ticks)
+
+    def release(self, number: int) -> None:
+        """Halfway after a tick: what is answered, or has waited too long."""
         answering = self._answering()
         now = self._now()
         for held in self._held:
@@ -258,7 +273,8 @@ class _Asking:
             held.release(~held.waiting() | held.missing(of_questions))
         self._held = [held for held in self._held if held.left.any()]
 
-    def _take_up(self, number: int) -> None:
+    def take_up(self, number: int) -> None:
+        """Then: what is asked at the next tick."""
         for held in self._held:
             if held.taken_up is None:
                 held.taken_up, held.deadline = number, self._now() + self._timing.timeout_s

@@ -1,7 +1,11 @@
 """One bank, as the engine sees it: what is made for it, sent to it and awaited from it.
 
     questions ─▶ making ─▶ made ─▶ sent at a tick ─▶ bits, or lost
-                 cover  ─▶ made ─▶ sent at a tick without questions, or if nothing is made in time
+                 covers ─▶ made ─▶ sent at a tick without questions, or if nothing is made in time
+
+Covers are made one at a time and kept in reserve, so that the rate stays constant while workers are
+busy with questions, get no processor or are started again.  When there is none left, the bank is
+sent nothing at this tick, and that is counted.
 
 A query is sent only after its questions are on disk.  A reply that is not what was asked for ends
 it: this bank is not asked any more until the service is started again.
@@ -37,7 +41,9 @@ from pv4fad.service.asking.knowledge import Knowledge
 Ask = Callable[[str, bytes, float], Awaitable[bytes]]
 """A message to a bank and its answer, within some seconds; a `ProtocolError` if there is none."""
 Integers = NDArray[np.int64]
-COVERS_AHEAD = 2
+FIRST_COVERS = 2
+"""That are there before the first tick."""
+_WARN_EVERY_S = 60.0
 State = Literal["answering", "not answering", "not asked any more"]
 _NONE = np.zeros(0, np.int64)
 _log = logging.getLogger("pv4fad.live")
@@ -61,8 +67,9 @@ class Counts:
     """Of queries and replies."""
     lost: int = 0
     """Queries without a reply."""
-    left_out: int = 0
-    """Ticks without a query: its worker was not there."""
+    replies: int = 0
+    missed: int = 0
+    """Ticks without a query: none was ready in time."""
 
 
 class Line:
@@ -76,23 +83,24 @@ class Line:
         crew: Crew,
         *,
         ask: Ask,
+        most_covers: int,
         lost_after_s: float,
         silent_after_s: float,
         now: Callable[[], float],
         learned: Callable[[Asked, NDArray[np.int8]], None],
     ) -> None:
-        """`learned` is called with new answers."""
+        """`most_covers`: in reserve.  `learned` is called with new answers."""
         self.bank, self._tables, self._knowledge, self._crew = bank, tables, knowledge, crew
         self._ask, self._lost_after_s, self._silent_after_s = ask, lost_after_s, silent_after_s
-        self._now, self._learned = now, learned
-        self._heard = now()
+        self._most_covers, self._now, self._learned = most_covers, now, learned
+        self._heard, self._warned = now(), -_WARN_EVERY_S
         self._excluded = ""
         self._refused = ""
         self._nothing = place(tables, _NONE, _NONE, 0)[0]
         self._making: asyncio.Task[None] | None = None
         self._made: _Made | None = None
         self._covers: deque[_Made] = deque()
-        self._covering: set[asyncio.Task[None]] = set()
+        self._covering: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
         self.counts = Counts()
 
@@ -110,8 +118,9 @@ class Line:
 
     async def begin(self) -> None:
         """Before the first tick."""
-        self._prepare()
-        await asyncio.gather(*self._covering)
+        with suppress(WorkerError):
+            for _ in range(FIRST_COVERS):
+                await self._make_cover()
         self._heard = self._now()
 
     # What is made.
@@ -138,16 +147,21 @@ class Line:
             self._making = None
 
     def _prepare(self) -> None:
-        """Have queries without questions ready."""
-        for _ in range(len(self._covers) + len(self._covering), COVERS_AHEAD):
-            task = self._start(self._make_cover())
-            self._covering.add(task)
-            task.add_done_callback(self._covering.discard)
+        """Have queries without questions in reserve; one at a time, or questions would wait."""
+        if self._covering is None and len(self._covers) < self._most_covers:
+            self._covering = self._start(self._fill())
+
+    async def _fill(self) -> None:
+        try:
+            with suppress(WorkerError):  # the next tick tries again
+                while len(self._covers) < self._most_covers:
+                    await self._make_cover()
+        finally:
+            self._covering = None
 
     async def _make_cover(self) -> None:
-        with suppress(WorkerError):  # the next tick tries again
-            query = await self._crew.query(self.bank, self._nothing.placed)
-            self._covers.append(_Made(self._nothing, query))
+        query = await self._crew.query(self.bank, self._nothing.placed)
+        self._covers.append(_Made(self._nothing, query))
 
     # What is sent.
 
@@ -157,8 +171,10 @@ class Line:
         if made is None and self._covers:
             made = self._covers.popleft()
         self._prepare()
-        if made is None or self._excluded:
-            self.counts.left_out += 1
+        if self._excluded:
+            return
+        if made is None:
+            self.miss(1)
             return
         sent = Sent(self.bank, number, made.asked, made.query.rho)
         data = send(self._tables, sent, clock, made.query.ciphertext)
@@ -168,6 +184,17 @@ class Line:
         self.counts.with_questions += len(made.asked.account) > 0
         self._start(self._exchange(sent, data))
 
+    def miss(self, n_ticks: int) -> None:
+        """Ticks at which nothing can be sent: whoever watches the line sees a gap."""
+        self.counts.missed += n_ticks
+        if self._now() - self._warned >= _WARN_EVERY_S:
+            self._warned = self._now()
+            _log.warning(
+                "%s was sent nothing at %d ticks so far: too little processor time, or tick-ms is"
+                " too short",
+                *(self.bank, self.counts.missed),
+            )
+
     async def _exchange(self, sent: Sent, data: bytes) -> None:
         try:
             reply = await self._ask(self.bank, data, self._lost_after_s)
@@ -175,6 +202,7 @@ class Line:
             self._lose(sent)
             return
         self.counts.bytes += len(reply)
+        self.counts.replies += 1
         try:
             bits = read_reply(self._tables, sent, reply)
             self._knowledge.learn(sent.asked.account, sent.asked.set, bits)

@@ -1,0 +1,104 @@
+"""`pv4fad bench soak`: what it calls a fault, and a minute of it."""
+
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pv4fad.payments.schema import SCHEMA
+from pv4fad.run.predictions import HOLDERS_ANSWER
+from pv4fad_bench.soak import faults_of, growth
+from pv4fad_bench.soak_load import Sent
+from pv4fad_bench.soak_processes import Kill, Memory, Supervised
+
+
+def sent(number, *, decided="banks asked", by_bank=False):
+    """A payment with its answer."""
+    reasons = [SCHEMA.words(HOLDERS_ANSWER)] if by_bank else []
+    answer = {"id": f"soak-{number}", "decided": decided, "reasons": reasons}
+    return Sent(f"soak-{number}", number, b"", 0.0, answer)
+
+
+def found(payments, *, journal=None, positive=(False, False), **processes):
+    """The faults of a soak with these payments, that all the rest speaks for."""
+    kept = {one.id: one.text for one in payments} if journal is None else journal
+    world = SimpleNamespace(
+        journal=lambda: kept, payments=SimpleNamespace(positive=np.array(positive))
+    )
+    supervised = Supervised(world, 0, **processes)
+    return faults_of(world, SimpleNamespace(sent=payments), supervised, 60)
+
+
+def test_nothing_is_a_fault_if_all_decisions_are_kept_and_right():
+    payments = [sent(0), sent(1, by_bank=True)]
+    assert found(payments, positive=(False, True), kills=[Kill("bank01", 5.0, 2.0)]) == []
+
+
+def test_what_is_lost_is_a_fault():
+    answered, other = sent(0), sent(1)
+    assert found([answered, other], journal={answered.id: answered.text}) == [
+        "1 × an answered decision is not in the journal"
+    ]
+    kept = {answered.id: answered.text, other.id: sent(1, decided="local only").text}
+    assert found([answered, other], journal=kept) == [
+        "1 × an answered decision is not in the journal"
+    ]
+    unanswered = Sent("soak-0", 0, b"", 0.0)
+    assert found([unanswered], journal={}) == ["1 × no decision"]
+    kept = {answered.id: answered.text, "soak-9": "{}"}
+    assert found([answered], journal=kept) == ["1 × decisions about payments that nobody sent"]
+
+
+def test_a_wrong_answer_of_a_bank_is_a_fault_and_a_missing_one_is_not():
+    assert found([sent(0)], positive=(True,)) == ["1 × wrong"]
+    assert found([sent(0, by_bank=True)]) == ["1 × wrong"]
+    assert found([sent(0, decided="bank not answering")], positive=(True,)) == []
+
+
+def test_whoever_does_not_come_back_or_ends_by_itself_is_a_fault():
+    kills = [Kill("bank01", 5.0), Kill("service", 65.0, 31.0), Kill("worker", 125.0, 1.0)]
+    assert found([], kills=kills, faults=["bank02 ended by itself with 1"]) == [
+        "1 × bank02 ended by itself with 1",
+        "1 × not back after bank01 was killed",
+        "1 × not back after service was killed",
+    ]
+
+
+def rising(mb_per_hour, pid=7, level=100.0):
+    return [
+        Memory("bank01", pid, float(at), level + mb_per_hour * at / 3600)
+        for at in range(0, 3600, 5)
+    ]
+
+
+def test_memory_that_grows_is_a_fault_and_processes_of_other_sizes_are_not():
+    two = rising(80.0) + rising(80.0, pid=8, level=300.0)
+    assert growth(two, 1800.0) == pytest.approx(80.0)
+    assert found([], memory=two) == ["1 × bank grows by 80 MB an hour"]
+    assert found([], memory=rising(20.0)) == []
+    assert growth(rising(80.0)[:3], 0.0) is None
+
+
+@pytest.mark.slow
+def test_a_minute_of_it_with_every_process_killed(tmp_path):
+    size = ["--transactions", "3000", "--accounts", "1500", "--rate", "10", "--banks", "2"]
+    file = tmp_path / "soak.json"
+    words = ["bench", "soak", "--minutes", "1.5", "--every", "15", *size, "--json", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pv4fad", *words],
+        env=os.environ | {"COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    content = json.loads(file.read_text())
+    victims = {kill["victim"] for kill in content["kills"]}
+    assert victims == {"aggregator", "bank01", "bank02", "service", "worker"}
+    assert content["decided"]["banks asked"] > 100
+    assert content["faults"] == []

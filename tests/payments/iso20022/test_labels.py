@@ -63,10 +63,10 @@ def test_messages_without_a_label_file_are_refused_where_labels_are_needed(payme
 def test_unknown_repeated_and_missing_ids_are_refused(payments):
     good = "MessageId,Label\nM-1,0\nM-2,1\n"
     assert refusal(payments, good + "M-3,0\nM-4,0\n") == (
-        f"column MessageId: 1 ids of no transaction in {payments}; first: M-4"
+        f"column MessageId: 1 ids of no transaction in {payments}; first: data row 4"
     )
     assert refusal(payments, good + "M-3,0\nM-3,0\n") == (
-        "column MessageId: 1 ids listed more than once; first: M-3"
+        "column MessageId: 1 ids listed more than once; first: data row 4"
     )
     side_file = payments.with_name("payments.labels.csv")
     assert refusal(payments, good) == (

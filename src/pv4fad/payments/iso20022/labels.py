@@ -61,14 +61,16 @@ def with_labels(sheet: Sheet, file: Path) -> Sheet:
         raise DataError(f"{sheet.source}: has labels of its own; leave out {file}")
     key = _key(file)
     labels, _ = read_sheet(file, [key, _COLUMNS[LABEL]]).settle("raise")
-    repeated = labels.filter(~pl.col(key.name).is_first_distinct())
-    unknown = labels.join(sheet.rows, on=key.name, how="anti")
+    numbered = labels.with_row_index("row", offset=1)
+    repeated = numbered.filter(~pl.col(key.name).is_first_distinct())
+    unknown = numbered.join(sheet.rows, on=key.name, how="anti", maintain_order="left")
     for found, what in (
         (repeated, "listed more than once"),
         (unknown, f"of no transaction in {sheet.source}"),
     ):
         if not found.is_empty():
-            first = found[key.name][0]
+            # Not the id itself: this may be written to a log.
+            first = f"data row {found['row'][0]}"
             raise DataError(
                 f"{file}: column {key.name}: {found.height:,} ids {what}; first: {first}"
             )

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out
-from pv4fad.cli.options import given_passphrase, new_passphrase
+from pv4fad.cli.options import StoreKey, new_key, party_key
 from pv4fad.cli.progress import learned_lines
 from pv4fad.deployment.card import ROLES, PartyCard, Role, federation_id
 from pv4fad.deployment.carriers import carrier_of
@@ -23,14 +23,10 @@ from pv4fad.deployment.running import run_party
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.privacy.epsilon import parse_epsilon
 from pv4fad.run.scoring_record import ScoringRecord
-from pv4fad.store.sealing import Passphrase
 
 app = typer.Typer(help="One organisation's part in a deployed federation.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The party's own folder.")]
-KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="File with the passphrase of the store.")
-]
 
 
 @app.command()
@@ -72,11 +68,11 @@ def init(
         int | None,
         typer.Option(help="Flower: a free port on this machine, for the node's own use."),
     ] = None,
-    key_file: KeyFile = None,
+    key: StoreKey = None,
 ) -> None:
     """Create a party's folder: store, keys, settings and card.
 
-    With --key-file, a key file is created if it does not exist.
+    What --key names is made if it does not exist: a file, or a key in a token.
     """
     if role not in ROLES:
         raise ParameterError(f"--role {role}: give one of {', '.join(ROLES)}")
@@ -96,7 +92,7 @@ def init(
         carrier=_carrier(carrier),
         runtime_port=runtime_port,
     )
-    card = create_party(folder, new, lambda: new_passphrase(party, key_file))
+    card = create_party(folder, new, lambda: new_key(party, key))
     out.print(escape(f"Created {party} in {folder}. Give {folder / 'card.json'} to all others."))
     out.print(f"fingerprint of the card: [bold]{card.fingerprint}[/]")
 
@@ -132,11 +128,11 @@ def join(
 
 
 @app.command()
-def check(folder: Folder, key_file: KeyFile = None) -> None:
+def check(folder: Folder, key: StoreKey = None) -> None:
     """Check data, keys, certificates, versions and free disk. Exit code 1 if a check fails."""
     own = PartyFolder(folder)
     carrier = carrier_of(own.settings().carrier)
-    findings = check_party(own, _passphrase(own, key_file), carrier)
+    findings = check_party(own, party_key(own, key), carrier)
     table = Table("checked", "")
     table.add_column("found", overflow="fold")  # paths are shown in full
     for finding in findings:
@@ -148,12 +144,12 @@ def check(folder: Folder, key_file: KeyFile = None) -> None:
 
 
 @app.command()
-def run(folder: Folder, key_file: KeyFile = None) -> None:
+def run(folder: Folder, key: StoreKey = None) -> None:
     """Take part: run the party's station, at the aggregator also the hub, until interrupted."""
     own = PartyFolder(folder)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     carrier = carrier_of(own.settings().carrier)
-    passphrase = _passphrase(own, key_file)
+    root_key = party_key(own, key)
     name = own.party_name()
 
     def print_ready() -> None:
@@ -163,7 +159,7 @@ def run(folder: Folder, key_file: KeyFile = None) -> None:
         for line in learned_lines(record, own.schema().words):
             err.print(line, markup=False, soft_wrap=True)
 
-    run_party(own, passphrase, carrier, print_ready, print_learned)
+    run_party(own, root_key, carrier, print_ready, print_learned)
 
 
 @app.command()
@@ -180,10 +176,10 @@ def online(folder: Folder) -> None:
 
 
 @app.command("abandon")
-def abandon_command(folder: Folder, key_file: KeyFile = None) -> None:
+def abandon_command(folder: Folder, key: StoreKey = None) -> None:
     """Abandon the interrupted job (stop the payment network first)."""
     own = PartyFolder(folder)
-    with own.open_store(_passphrase(own, key_file)) as store:
+    with own.open_store(party_key(own, key)) as store:
         run_id = abandon(store)
     out.print(
         f"abandoned the interrupted job of run {run_id}; what others have spent on it stays"
@@ -196,10 +192,6 @@ def _carrier(given: str) -> CarrierName:
         if known == given:
             return known
     raise ParameterError(f"--carrier {given}: give one of {', '.join(CARRIERS)}")
-
-
-def _passphrase(folder: PartyFolder, key_file: Path | None) -> Passphrase:
-    return given_passphrase(folder.settings().name, key_file)
 
 
 def _print_cards(cards: dict[str, PartyCard]) -> None:

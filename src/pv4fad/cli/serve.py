@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from pv4fad.cli.console import err
-from pv4fad.cli.options import given_passphrase
+from pv4fad.cli.options import StoreKey, party_key
 from pv4fad.deployment.carriers import carrier_of
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.errors import ParameterError
@@ -23,9 +23,6 @@ Host = Annotated[str, typer.Option(help="Where to listen; other than loopback wi
 Port = Annotated[int, typer.Option(min=1, max=65535)]
 Certificate = Annotated[Path | None, typer.Option(help="The service's certificate (PEM).")]
 CertificateKey = Annotated[Path | None, typer.Option(help="Its private key (PEM).")]
-KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="File with the passphrase of the store.")
-]
 
 
 @app.command("payment-network")
@@ -40,7 +37,7 @@ def payment_network(
         Path | None,
         typer.Option(help="Authority whose client certificates may send payments (PEM)."),
     ] = None,
-    key_file: KeyFile = None,
+    key: StoreKey = None,
 ) -> None:
     """Judge payments as they come, and show the alerts, until interrupted."""
     require_service()
@@ -50,9 +47,9 @@ def payment_network(
 
     listen = Listen(host, port, certificate, certificate_key, client_ca)
     own = PartyFolder(folder)
-    passphrase = given_passphrase(own.settings().name, key_file)
+    root_key = party_key(own, key)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-    with network_parts(own, passphrase) as parts:
+    with network_parts(own, root_key) as parts:
         decided = f"{parts.journal.n_decisions:,} payments decided so far"
         _announce(f"model of run {parts.run_id}, {decided}; alert desk: {listen.address}")
         run_server(Server(network_app(parts, tls=listen.tls), listen))
@@ -66,7 +63,7 @@ def bank(
     port: Port = 8081,
     certificate: Certificate = None,
     certificate_key: CertificateKey = None,
-    key_file: KeyFile = None,
+    key: StoreKey = None,
 ) -> None:
     """Take part as `party run`, and show the alerts handed over to this bank, until interrupted."""
     require_service()
@@ -76,13 +73,13 @@ def bank(
     listen = Listen(host, port, certificate, certificate_key)
     own = PartyFolder(folder)
     settings = own.settings()
-    passphrase = given_passphrase(settings.name, key_file)
+    root_key = party_key(own, key)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
 
     def ready() -> None:
         _announce(f"{settings.name} is ready; inbox: {listen.address}")
 
-    serve_bank(own, passphrase, carrier_of(settings.carrier), listen, ready)
+    serve_bank(own, root_key, carrier_of(settings.carrier), listen, ready)
 
 
 def require_service() -> None:

@@ -23,14 +23,14 @@ from pv4fad.protocol.live.budget import TickBudget
 from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
 from pv4fad.protocol.score.metering import Budget
 from pv4fad.run.scoring_record import ScoringRecord
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool
 
 
 def run_party(
     folder: PartyFolder,
-    passphrase: Passphrase,
+    root_key: RootKey,
     carrier: Carrier,
     ready: Callable[[], None],
     learned: Callable[[ScoringRecord], None],
@@ -42,14 +42,14 @@ def run_party(
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    with opened_station(folder, passphrase, carrier, learned) as station:
+    with opened_station(folder, root_key, carrier, learned) as station:
         carrier.serve(folder, station, ended, ready)
 
 
 @contextmanager
 def opened_station(
     folder: PartyFolder,
-    passphrase: Passphrase,
+    root_key: RootKey,
     carrier: Carrier,
     learned: Callable[[ScoringRecord], None] = lambda _: None,
 ) -> Iterator[Station]:
@@ -58,7 +58,7 @@ def opened_station(
     with ExitStack() as opened:
         # A live service reads the payment network's store beside its station.
         shared = settings.role == PAYMENT_NETWORK
-        store = opened.enter_context(folder.open_store(passphrase, shared=shared))
+        store = opened.enter_context(folder.open_store(root_key, shared=shared))
         pool = opened.enter_context(WorkerPool(settings.workers))
         identity = own_identity(folder, store)
         queries = LiveAnswers(settings.name, _ticks(folder).spend)

@@ -16,12 +16,12 @@ from pv4fad.errors import ParameterError
 from pv4fad.service.inbox import inbox_app
 from pv4fad.service.server import Listen, Server, run_server
 from pv4fad.service.starting import require_role, require_token
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 
 
 def serve_bank(
     folder: PartyFolder,
-    passphrase: Passphrase,
+    root_key: RootKey,
     carrier: Carrier,
     listen: Listen,
     ready: Callable[[], None],
@@ -30,7 +30,7 @@ def serve_bank(
     require_role(folder, "bank")
     require_token(folder, "desk")
     ended, failed = threading.Event(), list[BaseException]()
-    with opened_station(folder, passphrase, carrier) as station:
+    with opened_station(folder, root_key, carrier) as station:
         if not isinstance(station.live, BankAnswers):
             raise ParameterError(f"{folder.path}: the station of a bank keeps notices")
         app = inbox_app(folder.path, station.name, station.live.notices, tls=listen.tls)

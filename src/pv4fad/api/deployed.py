@@ -47,7 +47,7 @@ from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import Meter
 from pv4fad.schema import Schema
-from pv4fad.store.key_sources import passphrase_for
+from pv4fad.store.key_sources import root_key_for
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool, Workers
 
@@ -87,12 +87,11 @@ def connect(
             f"{folder}: over Flower, jobs are started at the aggregator (pv4fad federation start)"
         )
     cards = own.complete_cards()
-    passphrase = passphrase_for(
-        settings.name, key_file=None if key_file is None else Path(key_file)
-    )
+    source = settings.key or None if key_file is None else str(key_file)
+    root_key = root_key_for(settings.name, source)
     carrier = carrier_of("hub")
     with ExitStack() as stack:
-        store = stack.enter_context(own.open_store(passphrase))
+        store = stack.enter_context(own.open_store(root_key))
         pool = stack.enter_context(WorkerPool(workers))
         identity = own_identity(own, store)
         member = _Led(store, pool, own.path, cards, schema=own.schema(), work=_PythonWork())

@@ -30,7 +30,7 @@ from pv4fad.protocol.tables import account_key
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
 from pv4fad.schema import KEY_SEPARATOR, Schema
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 from pv4fad.verify.comparison import joined_classes
 from pv4fad.verify.predictions import ScoredData
 from pv4fad.workers import WorkerPool
@@ -47,7 +47,7 @@ class Options:
 def attack(
     runs: Sequence[RunFolder],
     splits: tuple[Path, Path],
-    passphrase: Passphrase,
+    root_key: RootKey,
     options: Options,
     *,
     predictions: Path | None = None,
@@ -64,11 +64,11 @@ def attack(
     findings: list[Finding] = []
     if parameters.mode == "counts":
         report("The {lead}: counts and answers ...")
-        findings += _counts_and_bits(runs, schema, records, passphrase)
+        findings += _counts_and_bits(runs, schema, records, root_key)
     elif predictions is not None and parameters.mode == "sealed":
         report("The {lead}: vote totals ...")
         findings += _votes(
-            runs[0], document, splits, records, predictions=predictions, passphrase=passphrase
+            runs[0], document, splits, records, predictions=predictions, root_key=root_key
         )
     if parameters.epsilon != "none":
         report(f"An audit of ε: {options.releases:,} releases in each of two worlds ...")
@@ -83,7 +83,7 @@ def _counts_and_bits(
     runs: Sequence[RunFolder],
     schema: Schema,
     records: Mapping[str, pl.DataFrame],
-    passphrase: Passphrase,
+    root_key: RootKey,
 ) -> list[Finding]:
     views: list[CountsView] = []
     findings: list[Finding] = []
@@ -92,7 +92,7 @@ def _counts_and_bits(
         document = run.require_finished()
         if document.data_schema.digest != schema.digest:
             raise DataError(f"{run.path}: a run with another schema")
-        with run.stores([PAYMENT_NETWORK], passphrase) as stores:
+        with run.stores([PAYMENT_NETWORK], root_key) as stores:
             store = stores[PAYMENT_NETWORK]
             views.append(CountsView.stored(store, document.parameters))
             if number == 0:
@@ -130,13 +130,13 @@ def _votes(
     records: Mapping[str, pl.DataFrame],
     *,
     predictions: Path,
-    passphrase: Passphrase,
+    root_key: RootKey,
 ) -> list[Finding]:
     schema = document.data_schema
     scored = ScoredData.read(schema, splits[1], records, predictions, document.run_id)
     history = load_rows(schema, read_partition(splits[0]).transactions, labels_required=True)
     payments = new_rows(schema, scored.transactions, history)
-    with run.stores([PAYMENT_NETWORK], passphrase) as stores:
+    with run.stores([PAYMENT_NETWORK], root_key) as stores:
         trees = stored_trees(stores[PAYMENT_NETWORK], document.run_id)
     inside = bank_directory(records)
     at_holder = np.array([holder is None or holder in inside for holder, _ in payments.keys])

@@ -12,7 +12,7 @@ from pv4fad.attack.epsilon import RELEASES
 from pv4fad.attack.findings import FILE_NAME, Finding
 from pv4fad.attack.play import Options, attack
 from pv4fad.cli.console import err, fail, out, print_json
-from pv4fad.cli.options import AsJson, KeyFile, RunPath, Scenario, Workers, federation_passphrase
+from pv4fad.cli.options import AsJson, KeyOfAll, RunPath, Scenario, Workers, federation_key
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.payments.challenge import scoring_splits
 from pv4fad.protocol.roles import PAYMENT_NETWORK
@@ -45,7 +45,7 @@ def attack_command(
     ] = Options.worlds,
     workers: Workers = None,
     scenario: Scenario = None,
-    key_file: KeyFile = None,
+    key: KeyOfAll = None,
     as_json: AsJson = False,
 ) -> None:
     """Attack a finished run as each of its parties, with what that party's store holds.
@@ -61,7 +61,7 @@ def attack_command(
         found = attack(
             [RunFolder(one) for one in (run, *(also or ()))],
             scoring_splits(folder, scenario),
-            federation_passphrase(key_file),
+            federation_key(key),
             Options(releases, worlds),
             predictions=file if votes else None,
             pool=pool,

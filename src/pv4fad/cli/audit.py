@@ -13,7 +13,7 @@ from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.verify import Audit, verify_logs
 from pv4fad.audit.witness import Witness
 from pv4fad.cli.console import err, fail, out, print_json
-from pv4fad.cli.options import AsJson, KeyFile, given_passphrase
+from pv4fad.cli.options import AsJson, StoreKey, party_key, store_key
 from pv4fad.deployment.party_folder import PartyFolder, read_identity
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.files import write_whole
@@ -24,7 +24,7 @@ from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.state import parameters_of
 from pv4fad.run.folder import RUN_FILE
 from pv4fad.store.disk import DiskStore
-from pv4fad.store.file import holds_store, party_of
+from pv4fad.store.file import holds_store
 from pv4fad.store.records import Records, run_ids
 from pv4fad.verify.replay import Replay, replay
 
@@ -41,14 +41,14 @@ def export(
         Path, typer.Argument(metavar="FOLDER", help="A party's folder, or RUN/PARTY of a run.")
     ],
     file: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the log.")],
-    key_file: KeyFile = None,
+    key: StoreKey = None,
 ) -> None:
     """Write a party's log of messages to a file that can be handed to an auditor.
 
     It has the ids, digests and signatures of all messages sent and received, and a bank's ledger;
     no content, no key, nothing about an account or a payment.
     """
-    log = _log_of(folder, key_file)
+    log = _log_of(folder, key)
     write_whole(file, log.to_json())
     n = sum(len(chain.messages) for chain in log.chains)
     out.print(escape(f"{log.party}: {n:,} messages written to {file}"), soft_wrap=True)
@@ -61,7 +61,7 @@ def witness_command(
     party: Annotated[str, typer.Option("--of", help="The party whose store was restored.")],
     code: Annotated[str, typer.Option(help="The code that it has sent.")],
     file: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")],
-    key_file: KeyFile = None,
+    key: StoreKey = None,
 ) -> None:
     """Write what you hold of another party's messages, signed, for its pv4fad party catch-up.
 
@@ -73,9 +73,9 @@ def witness_command(
     cards = own.cards()
     if party not in cards or party == own.settings().name:
         raise ParameterError(f"--of {party}: give the name of another party whose card is here")
-    with own.visit_store(given_passphrase(own.settings().name, key_file)) as store:
-        key = cards[party].public.signing_key
-        witness = Witness.of(store, read_identity(store), party, key, code)
+    with own.visit_store(party_key(own, key)) as store:
+        signing_key = cards[party].public.signing_key
+        witness = Witness.of(store, read_identity(store), party, signing_key, code)
     write_whole(file, witness.to_json())
     n = len(witness.received)
     out.print(escape(f"{n:,} messages of {party} written to {file}"), soft_wrap=True)
@@ -90,7 +90,7 @@ def verify(
             help="Logs of parties, folders of parties, or a run with the folders of all parties.",
         ),
     ],
-    key_file: KeyFile = None,
+    key: StoreKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the logs of several parties, without a connection to any of them.
@@ -101,7 +101,7 @@ def verify(
     """
     logs: list[LogFile] = []
     for path in paths:
-        logs += _logs_at(path, key_file)
+        logs += _logs_at(path, key)
     found = verify_logs(logs)
     if as_json:
         print_json(
@@ -135,7 +135,7 @@ def replay_command(
     run_id: Annotated[
         str | None, typer.Option("--run", help="Which run, if the folder has several.")
     ] = None,
-    key_file: KeyFile = None,
+    key: StoreKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Do the payment network's preparation again and compare it with what it committed to.
@@ -143,7 +143,7 @@ def replay_command(
     Needs the payment network's folder and data, and nothing of a bank.
     """
     store_folder = folder if holds_store(folder) else folder / PAYMENT_NETWORK
-    with _opened(store_folder, key_file) as store:
+    with _opened(store_folder, key) as store:
         if store.party != PAYMENT_NETWORK:
             raise StoreError(f"{folder} is of {store.party}: the payment network has the record")
         run = _chosen_run(store, run_id)
@@ -179,29 +179,27 @@ def _chosen_run(store: DiskStore, wanted: str | None) -> str:
     raise StoreError(f"the store of the payment network {what}")
 
 
-def _logs_at(path: Path, key_file: Path | None) -> list[LogFile]:
+def _logs_at(path: Path, key: str | None) -> list[LogFile]:
     if path.is_file():
         return [LogFile.read(path)]
     if holds_store(path):
-        return [_log_of(path, key_file)]
+        return [_log_of(path, key)]
     if (path / RUN_FILE).is_file():
-        return [_log_of(one, key_file) for one in sorted(path.iterdir()) if holds_store(one)]
+        return [_log_of(one, key) for one in sorted(path.iterdir()) if holds_store(one)]
     raise DataError(f"{path}: neither a log, nor the folder of a party or of a run")
 
 
-def _log_of(folder: Path, key_file: Path | None) -> LogFile:
-    with _opened(folder, key_file) as store:
+def _log_of(folder: Path, key: str | None) -> LogFile:
+    with _opened(folder, key) as store:
         identity = stored_identity(store)
         if identity is None:
             raise StoreError(f"{folder}: {store.party} has no keys yet, and has signed nothing")
         return LogFile.of(store, identity, MarkLog.read(folder / MARKS_FILE))
 
 
-def _opened(folder: Path, key_file: Path | None) -> DiskStore:
+def _opened(folder: Path, key: str | None) -> DiskStore:
     # As a guest: the party may be running.
-    return DiskStore.open_shared(
-        folder, given_passphrase(party_of(folder, shared=True), key_file), owner=False
-    )
+    return DiskStore.open_shared(folder, store_key(folder, key), owner=False)
 
 
 def _print(logs: list[LogFile], found: Audit) -> None:

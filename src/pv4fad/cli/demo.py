@@ -21,7 +21,7 @@ from rich.rule import Rule
 from pv4fad.cli.console import err, out
 from pv4fad.cli.demo_summary import summary
 from pv4fad.cli.dossier import dossier_of
-from pv4fad.cli.options import federation_passphrase
+from pv4fad.cli.options import federation_key
 from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.payments.challenge import scoring_splits
@@ -144,11 +144,11 @@ def _conclude(folder: Path) -> None:
     out.print()
     out.print(Rule("What came of it", align="left"))
     err.print("Now with all data in one place, to compare: nothing about that is private.")
-    passphrase = federation_passphrase(key)
-    content = gather(run, predictions, scoring_splits(data), passphrase, joined=True)
+    root_key = federation_key(str(key))
+    content = gather(run, predictions, scoring_splits(data), root_key, joined=True)
     write_page(report, content)
     pages = folder / "dossier"
-    write_dossier(pages, dossier_of(run, content, predictions, passphrase, []))
+    write_dossier(pages, dossier_of(run, content, predictions, root_key, []))
     out.print(summary(content))
     out.print(f"All of this as a page, with the highest alerts: {report}", markup=False)
     words = ["report", run.path, data, "--joined", "--out", "FILE", "--key-file", key]

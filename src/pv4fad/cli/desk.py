@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from pv4fad.cli.console import err, out
-from pv4fad.cli.options import given_passphrase
+from pv4fad.cli.options import StoreKey, party_key
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.errors import ParameterError
 from pv4fad.files import require_new_file, whole_file
@@ -54,16 +54,14 @@ def labels(
     folder: Folder,
     *,
     file: Annotated[Path, typer.Option("--out", metavar="FILE", help="New CSV file.")],
-    key_file: Annotated[
-        Path | None, typer.Option("--key-file", help="File with the passphrase of the store.")
-    ] = None,
+    key_source: StoreKey = None,
 ) -> None:
     """Write what people said about alerts, as labels for the next training."""
     own = PartyFolder(folder)
     if own.settings().role != "payment-network":
         raise ParameterError(f"{folder} is not the folder of a payment-network")
     require_new_file(file)
-    with own.visit_store(given_passphrase(own.settings().name, key_file)) as store:
+    with own.visit_store(party_key(own, key_source)) as store:
         key = journal_key(store)
     with Journal.open(own.path, key) as journal:
         found = desk_labels(journal)

@@ -12,7 +12,7 @@ from rich.markup import escape
 from pv4fad.audit.log_file import LogFile
 from pv4fad.cli.console import out
 from pv4fad.cli.evaluate import Joined, Predictions
-from pv4fad.cli.options import KeyFileIfAny, Scenario, passphrase_if_given
+from pv4fad.cli.options import KeyOfAllIfAny, Scenario, federation_key_if_given
 from pv4fad.cli.origin import origin
 from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
@@ -23,7 +23,7 @@ from pv4fad.report.dossier.integrity import integrity, logs_in
 from pv4fad.report.dossier.pages import Dossier, write_dossier
 from pv4fad.report.dossier.processing import processing
 from pv4fad.run.folder import RunFolder
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 
 
 def dossier_command(
@@ -44,7 +44,7 @@ def dossier_command(
         ),
     ] = None,
     scenario: Scenario = None,
-    key_file: KeyFileIfAny = None,
+    key: KeyOfAllIfAny = None,
 ) -> None:
     """Write the file for a supervisor: a page for each question, and the JSON behind them.
 
@@ -55,11 +55,11 @@ def dossier_command(
     require_new_folder(to)
     if predictions is not None and not predictions.is_file():
         raise DataError(f"{predictions}: no such file")
-    passphrase = passphrase_if_given(key_file)
+    root_key = federation_key_if_given(key)
     splits = None if folder is None else scoring_splits(folder, scenario)
     runs, file = RunFolder(run), predictions or default_predictions(run)
-    content = gather(runs, file, splits, passphrase, joined=joined)
-    dossier = dossier_of(runs, content, file, passphrase, log or [])
+    content = gather(runs, file, splits, root_key, joined=joined)
+    dossier = dossier_of(runs, content, file, root_key, log or [])
     write_dossier(to, dossier)
     out.print(escape(f"The dossier is in {to / 'index.html'}."), soft_wrap=True)
     for gap in dossier.gaps:
@@ -70,13 +70,13 @@ def dossier_of(
     run: RunFolder,
     content: ReportContent,
     predictions: Path,
-    passphrase: Passphrase | None,
+    root_key: RootKey | None,
     logs: list[Path],
 ) -> Dossier:
     """With these logs; without any, with those in the stores."""
     document = content.document
     read = [LogFile.read(log) for log in logs]
-    if not read and passphrase is not None:
-        read = logs_in(run, processing(document).parties, passphrase)
+    if not read and root_key is not None:
+        read = logs_in(run, processing(document).parties, root_key)
     checked = integrity(run, document, predictions, origin(), read)
     return Dossier.of(content, checked, datetime.now(UTC))

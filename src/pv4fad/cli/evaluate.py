@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
-from pv4fad.cli.options import AsJson, KeyFileIfAny, RunPath, Scenario, passphrase_if_given
+from pv4fad.cli.options import AsJson, KeyOfAllIfAny, RunPath, Scenario, federation_key_if_given
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.evaluation.evaluate import ALONE, HEADINGS, JOINED, Evaluation, evaluate
 from pv4fad.evaluation.joined import joined_scores
@@ -156,12 +156,12 @@ def report_command(
     predictions: Predictions = None,
     joined: Joined = False,
     scenario: Scenario = None,
-    key_file: KeyFileIfAny = None,
+    key: KeyOfAllIfAny = None,
 ) -> None:
     """Write a report on a run: what was found, what is private, who saw what, what it cost.
 
     One file without scripts that asks for nothing from outside. It puts together what different
-    parties have: the payment network's alerts, and with the passphrase the ledgers of the banks.
+    parties have: the payment network's alerts, and with the root key the ledgers of the banks.
     What is missing for a part of it is named in the report.
     """
     require_new_file(report)
@@ -172,7 +172,7 @@ def report_command(
         RunFolder(run),
         predictions or default_predictions(run),
         splits,
-        passphrase_if_given(key_file),
+        federation_key_if_given(key),
         joined=joined,
     )
     write_page(report, content)

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
-from pv4fad.cli.options import AsJson, given_passphrase
+from pv4fad.cli.options import AsJson, StoreKey, store_key
 from pv4fad.errors import StoreError
 from pv4fad.privacy.delta import KINDS, delta_text, parse_delta
 from pv4fad.privacy.effective import WARN_ABOVE, guessing_bound, is_weak
@@ -46,19 +46,16 @@ Folder = Annotated[
     Path,
     typer.Argument(help="The folder of a party with records, such as a bank.", show_default=False),
 ]
-KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="File with the passphrase of the store.")
-]
 
 
 @app.command()
 def show(
     folder: Folder,
-    key_file: KeyFile = None,
+    key: StoreKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Print every run on which a bank has spent ε, its limit and what is left."""
-    with _open(folder, key_file) as store:
+    with _open(folder, key) as store:
         party, ledger = store.party, read_ledger(store)
     if as_json:
         print_json(_summary(party, ledger))
@@ -70,11 +67,11 @@ def show(
 def set_limit_command(
     folder: Folder,
     epsilon: Annotated[str, typer.Argument(help="In total, e.g. 3 or 0.5; none = no limit.")],
-    key_file: KeyFile = None,
+    key: StoreKey = None,
 ) -> None:
     """Set how much ε a bank allows in total, over all runs and versions of its account file."""
     limit = parse_epsilon(epsilon)
-    with _open(folder, key_file) as store:
+    with _open(folder, key) as store:
         with store.transaction() as tx:
             set_limit(tx, limit, datetime.now(UTC))
         party, ledger = store.party, read_ledger(store)
@@ -85,22 +82,22 @@ def set_limit_command(
 def set_delta_limit_command(
     folder: Folder,
     delta: Annotated[str, typer.Argument(help="In any 365 days, e.g. 2^-10 or 1e-6.")],
-    key_file: KeyFile = None,
+    key: StoreKey = None,
 ) -> None:
     """Set how much δ a bank allows in a year, over all runs (2^-10 if it is never set)."""
     limit = parse_delta(delta)
-    with _open(folder, key_file) as store:
+    with _open(folder, key) as store:
         with store.transaction() as tx:
             set_delta_limit(tx, limit, datetime.now(UTC))
         party, ledger = store.party, read_ledger(store)
     out.print(escape(f"{party}: {_delta_line(ledger)}"))
 
 
-def _open(folder: Path, key_file: Path | None) -> DiskStore:
+def _open(folder: Path, key: str | None) -> DiskStore:
     party = party_of(folder)
     if role_of(party) != BANK:
         raise StoreError(f"{folder} is the store of the {party}, which keeps no ledger")
-    return DiskStore.open(folder, given_passphrase(party, key_file))
+    return DiskStore.open(folder, store_key(folder, key))
 
 
 def _amount(epsilon: Epsilon | None) -> str:

@@ -77,6 +77,7 @@ COMMANDS = {
         "Write the file for a supervisor: a page for each question, and the JSON behind them.",
     ),
     "ledger": Lazy("pv4fad.cli.ledger:app", "The privacy budget of a party with records."),
+    "keys": Lazy("pv4fad.cli.keys:app", "What unlocks a store, and how to change it."),
     "party": Lazy("pv4fad.cli.party:app", "One organisation's part in a deployed federation."),
     "federation": Lazy("pv4fad.cli.federation:app", "The jobs of a deployed federation."),
     "serve": Lazy("pv4fad.cli.serve:app", "A service for programs and people."),

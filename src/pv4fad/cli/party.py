@@ -14,7 +14,7 @@ from pv4fad.audit.catch_up import CaughtUp, mark_restored
 from pv4fad.audit.witness import Witness
 from pv4fad.cli.console import fail, out
 from pv4fad.cli.long_running import logging_as
-from pv4fad.cli.options import LogFormat, given_passphrase, new_passphrase
+from pv4fad.cli.options import LogFormat, StoreKey, given_key, new_key, party_key
 from pv4fad.cli.progress import learned_lines
 from pv4fad.deployment.backup import write_backup
 from pv4fad.deployment.card import ROLES, PartyCard, Role, federation_id
@@ -31,14 +31,10 @@ from pv4fad.privacy.delta import delta_text
 from pv4fad.privacy.epsilon import epsilon_text, parse_epsilon
 from pv4fad.run.scoring_record import ScoringRecord
 from pv4fad.service.access import Tokens
-from pv4fad.store.sealing import Passphrase
 
 app = typer.Typer(help="One organisation's part in a deployed federation.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The party's own folder.")]
-KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="File with the passphrase of the store.")
-]
 
 
 @app.command()
@@ -80,11 +76,11 @@ def init(
         int | None,
         typer.Option(help="Flower: a free port on this machine, for the node's own use."),
     ] = None,
-    key_file: KeyFile = None,
+    key: StoreKey = None,
 ) -> None:
     """Create a party's folder: store, keys, settings and card.
 
-    With --key-file, a key file is created if it does not exist.
+    What --key names is made if it does not exist: a file, or a key in a token.
     """
     if role not in ROLES:
         raise ParameterError(f"--role {role}: give one of {', '.join(ROLES)}")
@@ -104,7 +100,7 @@ def init(
         carrier=_carrier(carrier),
         runtime_port=runtime_port,
     )
-    card = create_party(folder, new, lambda: new_passphrase(party, key_file))
+    card = create_party(folder, new, lambda: new_key(party, key))
     out.print(escape(f"Created {party} in {folder}. Give {folder / 'card.json'} to all others."))
     out.print(f"fingerprint of the card: [bold]{card.fingerprint}[/]")
 
@@ -140,11 +136,11 @@ def join(
 
 
 @app.command()
-def check(folder: Folder, key_file: KeyFile = None) -> None:
+def check(folder: Folder, key: StoreKey = None) -> None:
     """Check data, keys, certificates, versions and free disk. Exit code 1 if a check fails."""
     own = PartyFolder(folder)
     carrier = carrier_of(own.settings().carrier)
-    findings = check_party(own, _passphrase(own, key_file), carrier)
+    findings = check_party(own, party_key(own, key), carrier)
     table = Table("checked", "")
     table.add_column("found", overflow="fold")  # paths are shown in full
     for finding in findings:
@@ -156,13 +152,13 @@ def check(folder: Folder, key_file: KeyFile = None) -> None:
 
 
 @app.command()
-def run(folder: Folder, key_file: KeyFile = None, log_format: LogFormat = "text") -> None:
+def run(folder: Folder, key: StoreKey = None, log_format: LogFormat = "text") -> None:
     """Take part: run the party's station, at the aggregator also the hub, until interrupted."""
     own = PartyFolder(folder)
     settings = own.settings()
     with logging_as(log_format, settings.name) as say:
         carrier = carrier_of(settings.carrier)
-        passphrase = _passphrase(own, key_file)
+        root_key = party_key(own, key)
         name = own.party_name()
 
         def say_learned(record: ScoringRecord) -> None:
@@ -171,7 +167,7 @@ def run(folder: Folder, key_file: KeyFile = None, log_format: LogFormat = "text"
 
         may_read = Tokens(own.path).may_read_metrics
         ready = partial(say, f"{name} is ready")
-        run_party(own, passphrase, carrier, ready, learned=say_learned, may_read=may_read)
+        run_party(own, root_key, carrier, ready, learned=say_learned, may_read=may_read)
 
 
 @app.command()
@@ -188,10 +184,10 @@ def online(folder: Folder) -> None:
 
 
 @app.command("abandon")
-def abandon_command(folder: Folder, key_file: KeyFile = None) -> None:
+def abandon_command(folder: Folder, key: StoreKey = None) -> None:
     """Abandon the interrupted job (stop the payment network first)."""
     own = PartyFolder(folder)
-    with own.open_store(_passphrase(own, key_file)) as store:
+    with own.open_store(party_key(own, key)) as store:
         run_id = abandon(store)
     out.print(
         f"abandoned the interrupted job of run {run_id}; what others have spent on it stays"
@@ -203,15 +199,15 @@ def abandon_command(folder: Folder, key_file: KeyFile = None) -> None:
 def backup(
     folder: Folder,
     file: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")],
-    key_file: KeyFile = None,
+    key: StoreKey = None,
 ) -> None:
     """Save all that this party needs to go on in one sealed file. It may be running meanwhile.
 
-    The file opens with the passphrase of the store, which is not in it. Data files and predictions
+    The file opens with the root key of the store, which is not in it. Data files and predictions
     are not in it either.
     """
     own = PartyFolder(folder)
-    manifest = write_backup(own, _passphrase(own, key_file), file)
+    manifest = write_backup(own, party_key(own, key), file)
     n_bytes = sum(part.size_bytes for part in manifest.parts.values())
     text = f"{manifest.party}: {n_bytes / 10**6:,.1f} MB saved in {file} ({manifest.time})"
     out.print(escape(text), soft_wrap=True)
@@ -221,14 +217,14 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
-    key_file: KeyFile = None,
+    key: StoreKey = None,
 ) -> None:
     """Make a party's folder from a backup.
 
     The party takes part again once it has taken in what the others hold: see pv4fad party catch-up.
     """
     manifest = read_manifest(file)
-    code = restore_backup(file, folder, given_passphrase(manifest.party, key_file))
+    code = restore_backup(file, folder, given_key(manifest.party, key))
     out.print(
         escape(f"restored {manifest.party} in {folder}, as it was at {manifest.time}"),
         soft_wrap=True,
@@ -242,7 +238,7 @@ def catch_up_command(
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="[FILE]...", help="What the others hold.")
     ] = None,
-    key_file: KeyFile = None,
+    key: StoreKey = None,
 ) -> None:
     """Take in what the others hold of this party's messages, after its store was restored.
 
@@ -251,7 +247,7 @@ def catch_up_command(
     """
     own = PartyFolder(folder)
     witnesses = [Witness.read(file) for file in files or ()]
-    with own.open_store(_passphrase(own, key_file)) as store:
+    with own.open_store(party_key(own, key)) as store:
         if not witnesses:
             _print_code(own, mark_restored(store))
             return
@@ -292,10 +288,6 @@ def _carrier(given: str) -> CarrierName:
         if known == given:
             return known
     raise ParameterError(f"--carrier {given}: give one of {', '.join(CARRIERS)}")
-
-
-def _passphrase(folder: PartyFolder, key_file: Path | None) -> Passphrase:
-    return given_passphrase(folder.settings().name, key_file)
 
 
 def _print_cards(cards: dict[str, PartyCard]) -> None:

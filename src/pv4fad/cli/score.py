@@ -13,11 +13,11 @@ from rich.table import Table
 from pv4fad.cli.console import err, fail, out, print_json
 from pv4fad.cli.options import (
     AsJson,
-    KeyFile,
+    KeyOfAll,
     RunPath,
     Scenario,
     Workers,
-    federation_passphrase,
+    federation_key,
 )
 from pv4fad.cli.progress import cost_table, learned_lines, phase_display
 from pv4fad.errors import BudgetError, WorkerError
@@ -87,7 +87,7 @@ def score_command(
     ] = DEFAULT_BUDGET.release,
     workers: Workers = None,
     scenario: Scenario = None,
-    key_file: KeyFile = None,
+    key: KeyOfAll = None,
     as_json: AsJson = False,
 ) -> None:
     """Score the test split of DIR privately: this command plays all parties.
@@ -104,7 +104,7 @@ def score_command(
     how = How(alert_share, Batching(batch, layers))
     splits = scoring_splits(folder, scenario)
     site = Site(
-        federation_passphrase(key_file),
+        federation_key(key),
         workers=workers,
         layers_per_day=bank_layers_per_day,
         budget=Budget(bank_positives_per_day, bank_metered_release),
@@ -146,7 +146,7 @@ def refresh_command(
     *,
     workers: Workers = None,
     scenario: Scenario = None,
-    key_file: KeyFile = None,
+    key: KeyOfAll = None,
     as_json: AsJson = False,
 ) -> None:
     """Match all accounts again, with the banks' present records and new keys for every party.
@@ -160,7 +160,7 @@ def refresh_command(
     target = RunFolder(run)
     document = target.require_finished()
     split = account_split(folder, scenario)
-    site = Site(federation_passphrase(key_file), workers=workers)
+    site = Site(federation_key(key), workers=workers)
     try:
         with phase_display(REFRESH_PHASES) as report:
             costs = refresh(split, target, site, report)
@@ -191,7 +191,7 @@ def verify_command(
             metavar="FILE", help="Also check every prediction that pv4fad score wrote for DIR."
         ),
     ] = None,
-    key_file: KeyFile = None,
+    key: KeyOfAll = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute everything again in the clear and compare it with the private run.
@@ -208,7 +208,7 @@ def verify_command(
         split, test = scoring_splits(folder, scenario)
         scored = (test, predictions)
     err.print("verify opens all stores and all data: for tests and demonstrations only.")
-    result = verify(split, target, federation_passphrase(key_file), scored)
+    result = verify(split, target, federation_key(key), scored)
     if as_json:
         print_json(asdict(result) | {"all_equal": result.all_equal})
     else:

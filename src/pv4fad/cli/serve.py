@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pv4fad.cli.long_running import logging_as
-from pv4fad.cli.options import LogFormat, given_passphrase
+from pv4fad.cli.options import LogFormat, StoreKey, party_key
 from pv4fad.deployment.carriers import carrier_of
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.errors import ParameterError
@@ -22,9 +22,6 @@ Host = Annotated[str, typer.Option(help="Where to listen; other than loopback wi
 Port = Annotated[int, typer.Option(min=1, max=65535)]
 Certificate = Annotated[Path | None, typer.Option(help="The service's certificate (PEM).")]
 CertificateKey = Annotated[Path | None, typer.Option(help="Its private key (PEM).")]
-KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="File with the passphrase of the store.")
-]
 
 
 @app.command("payment-network")
@@ -39,7 +36,7 @@ def payment_network(
         Path | None,
         typer.Option(help="Authority whose client certificates may send payments (PEM)."),
     ] = None,
-    key_file: KeyFile = None,
+    key: StoreKey = None,
     log_format: LogFormat = "text",
 ) -> None:
     """Judge payments as they come, and show the alerts, until interrupted."""
@@ -50,10 +47,9 @@ def payment_network(
 
     listen = Listen(host, port, certificate, certificate_key, client_ca)
     own = PartyFolder(folder)
-    name = own.settings().name
     with (
-        logging_as(log_format, name) as say,
-        network_parts(own, given_passphrase(name, key_file)) as parts,
+        logging_as(log_format, own.settings().name) as say,
+        network_parts(own, party_key(own, key)) as parts,
     ):
         decided = f"{parts.journal.n_decisions:,} payments decided so far"
         say(f"model of run {parts.run_id}, {decided}; alert desk: {listen.address}")
@@ -68,7 +64,7 @@ def bank(
     port: Port = 8081,
     certificate: Certificate = None,
     certificate_key: CertificateKey = None,
-    key_file: KeyFile = None,
+    key: StoreKey = None,
     log_format: LogFormat = "text",
 ) -> None:
     """Take part as `party run`, and show the alerts handed over to this bank, until interrupted."""
@@ -79,9 +75,9 @@ def bank(
     own = PartyFolder(folder)
     settings = own.settings()
     with logging_as(log_format, settings.name) as say:
-        passphrase = given_passphrase(settings.name, key_file)
+        root_key = party_key(own, key)
         ready = f"{settings.name} is ready; inbox: {listen.address}"
-        serve_bank(own, passphrase, carrier_of(settings.carrier), listen, lambda: say(ready))
+        serve_bank(own, root_key, carrier_of(settings.carrier), listen, lambda: say(ready))
 
 
 def require_service() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from rich.table import Table
 
 from pv4fad.cli.console import err, out, print_json
 from pv4fad.cli.data_schema import SchemaFile, data_schema
-from pv4fad.cli.options import KeyFile, Scenario, Workers, federation_passphrase
+from pv4fad.cli.options import KeyOfAll, Scenario, Workers, federation_key
 from pv4fad.cli.progress import cost_table, phase_display
 from pv4fad.errors import ParameterError
 from pv4fad.lead.on_disk import resume, train
@@ -119,7 +120,7 @@ def command(
             help="Labels from the alert desk (pv4fad desk labels), in place of those of the data.",
         ),
     ] = None,
-    key_file: KeyFile = None,
+    key: KeyOfAll = None,
     carry_on: Annotated[
         bool, typer.Option("--resume", help="Carry on an interrupted run.")
     ] = False,
@@ -129,8 +130,8 @@ def command(
 ) -> None:
     """Train privately: this command plays all parties, each with a folder of its own in RUN.
 
-    The passphrase seals the stores of all parties. With --key-file a new key file is made if there
-    is none.
+    The root key locks the stores of all parties. What --key names is made if there is
+    none.
     """
     given = {} if config is None else read_options(config)
     typed = {
@@ -157,9 +158,7 @@ def command(
     settled = data_schema(folder, schema) if begun is None else begun.data_schema
     # An unfinished run has made the holders' ledgers already.
     _announce(options, settled.words, new=not carry_on and not target.is_unfinished)
-    site = Site(
-        federation_passphrase(key_file, new=not carry_on), options.exact_bank_limit, options.workers
-    )
+    site = Site(federation_key(key, new=not carry_on), options.exact_bank_limit, options.workers)
     try:
         with phase_display(TRAINING_PHASES) as report:
             if carry_on:
@@ -180,12 +179,12 @@ def command(
                     report=report,
                 )
     except BaseException:
-        _print_how_to_carry_on(target, folder, key_file)
+        _print_how_to_carry_on(target, folder, key)
         raise
     if as_json:
         print_json(document.model_dump(mode="json"))
     else:
-        _print_summary(document, run, folder, key_file)
+        _print_summary(document, run, folder, key)
 
 
 def _options(given: dict[str, Any], known_epsilon: str | None) -> TrainingOptions:
@@ -223,21 +222,21 @@ def _announce(options: TrainingOptions, words: Words, *, new: bool) -> None:
     err.print(f"[bold yellow]{text}[/]", soft_wrap=True)
 
 
-def _print_how_to_carry_on(target: RunFolder, folder: Path, key_file: Path | None) -> None:
+def _print_how_to_carry_on(target: RunFolder, folder: Path, key: str | None) -> None:
     document = target.read()
     if document is None or document.state == "finished":
         return
-    how = f"To carry on: pv4fad train {folder} --out {target.path} --resume{_key(key_file)}"
+    how = f"To carry on: pv4fad train {folder} --out {target.path} --resume{_key(key)}"
     if not document.traffic:
         how = "Repeat the command that began it, without --resume."
     err.print(f"The run in {target.path} is not finished. {how}", markup=False, soft_wrap=True)
 
 
-def _key(key_file: Path | None) -> str:
-    return "" if key_file is None else f" --key-file {key_file}"
+def _key(key: str | None) -> str:
+    return "" if key is None else f" --key {shlex.quote(key)}"
 
 
-def _print_summary(document: RunDocument, run: Path, folder: Path, key_file: Path | None) -> None:
+def _print_summary(document: RunDocument, run: Path, folder: Path, key: str | None) -> None:
     sizes, parameters, words = document.sizes, document.parameters, document.data_schema.words
     table = Table(title=f"Run {document.run_id}", show_header=False)
     table.add_row("parties", f"{words.lead}, aggregator, {', '.join(parameters.banks)}")
@@ -280,5 +279,5 @@ def _print_summary(document: RunDocument, run: Path, folder: Path, key_file: Pat
         if parameters.epsilon == "none"
         else f"pv4fad ledger show {run / next(iter(parameters.banks))}"
     )
-    text = f"The run is in {run}. Next: {next_command}{_key(key_file)}"
+    text = f"The run is in {run}. Next: {next_command}{_key(key)}"
     out.print(escape(text), soft_wrap=True)

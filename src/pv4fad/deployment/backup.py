@@ -7,7 +7,7 @@
     files           settings, cards, keys and documents, sealed together
 
 What is sealed here is sealed with a key that is a record of the store, so the file opens with the
-store's passphrase and nothing else, and the passphrase is nowhere in it.  Not in it are data files,
+store's root key and nothing else, and that key is nowhere in it.  Not in it are data files,
 predictions, and the snapshot of known payments, which is made again.
 """
 
@@ -33,7 +33,7 @@ from pv4fad.files import require_new_file, whole_file
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.file import FILE_NAME, copy_database
 from pv4fad.store.records import Record, Records
-from pv4fad.store.sealing import KEY_BYTES, Passphrase, Sealer
+from pv4fad.store.sealing import KEY_BYTES, RootKey, Sealer
 from pv4fad.validated import ValidatedModel
 
 MANIFEST, SEAL, STORE, JOURNAL, FILES = "manifest.json", "seal", "store.db", "journal.db", "files"
@@ -85,11 +85,11 @@ class Manifest(ValidatedModel):
         return hashlib.sha256(self.model_dump_json().encode()).digest()
 
 
-def write_backup(folder: PartyFolder, passphrase: Passphrase, out: Path) -> Manifest:
+def write_backup(folder: PartyFolder, root_key: RootKey, out: Path) -> Manifest:
     """All of it or nothing; `out` must be new, and is for its owner's eyes only."""
     require_new_file(out)
     with (
-        folder.visit_store(passphrase) as store,
+        folder.visit_store(root_key) as store,
         tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as beside,
     ):
         with store.transaction() as tx:

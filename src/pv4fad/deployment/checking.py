@@ -32,7 +32,7 @@ from pv4fad.protocol.roles import AGGREGATOR, BANK
 from pv4fad.protocol.tables import padded
 from pv4fad.schema import Schema
 from pv4fad.store.file import FORMAT_VERSION
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 from pv4fad.words import Words
 
 _FREE_BYTES = 5 * 10**9
@@ -47,11 +47,11 @@ class Finding:
     found: str
 
 
-def check_party(folder: PartyFolder, passphrase: Passphrase, carrier: Carrier) -> list[Finding]:
+def check_party(folder: PartyFolder, root_key: RootKey, carrier: Carrier) -> list[Finding]:
     """The results of all checks."""
     settings = folder.settings()
     checks: dict[str, Callable[[], str]] = {
-        "store": lambda: _store(folder, settings, passphrase),
+        "store": lambda: _store(folder, settings, root_key),
         "data": lambda: _data(folder, settings),
         "cards": lambda: _cards(folder),
         "keys": lambda: _keys(folder),
@@ -73,8 +73,8 @@ def _finding(what: str, check: Callable[[], str]) -> Finding:
         return Finding(what, False, str(error))
 
 
-def _store(folder: PartyFolder, settings: PartySettings, passphrase: Passphrase) -> str:
-    with folder.open_store(passphrase) as store:
+def _store(folder: PartyFolder, settings: PartySettings, root_key: RootKey) -> str:
+    with folder.open_store(root_key) as store:
         identity = read_identity(store)
         if store.party != settings.name:
             raise StoreError(
@@ -82,16 +82,17 @@ def _store(folder: PartyFolder, settings: PartySettings, passphrase: Passphrase)
             )
         if identity.public().to_bytes().hex() != folder.own_card().identity:
             raise StoreError("card.json has other keys than the store")
+        opens = f"format {FORMAT_VERSION}, opens with a {store.lock.kind}"
         if settings.role != BANK:
-            return f"format {FORMAT_VERSION}, opens"
+            return opens
         ledger = read_ledger(store)
         if ledger.limit is None:
             raise StoreError("no limit for ε is set: pv4fad ledger set-limit")
         spent, limit = epsilon_text(ledger.spent), epsilon_text(ledger.limit)
         year = delta_text(ledger.delta.of_year(datetime.now(UTC).date()))
         return (
-            f"format {FORMAT_VERSION}, opens; ε spent {spent} of {limit}, δ of the last 365 days"
-            f" {year} of {delta_text(ledger.delta.limit)}"
+            f"{opens}; ε spent {spent} of {limit}, δ of the last 365 days {year} of"
+            f" {delta_text(ledger.delta.limit)}"
         )
 
 

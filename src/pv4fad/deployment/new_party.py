@@ -35,7 +35,7 @@ from pv4fad.protocol.wire import Address
 from pv4fad.randomness import secret_bytes
 from pv4fad.schema import read_schema
 from pv4fad.store.disk import DiskStore
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class NewParty:
     """Flower: a port for the node's own use."""
 
 
-def create_party(path: Path, new: NewParty, passphrase: Callable[[], Passphrase]) -> PartyCard:
+def create_party(path: Path, new: NewParty, root_key: Callable[[], RootKey]) -> PartyCard:
     """Create the folder, which must be new or empty; returns the card for the others.
 
-    `passphrase` is called after everything else was checked.  If something fails, no folder is
+    `root_key` is called after everything else was checked.  If something fails, no folder is
     left behind.
     """
     _require_consistent(new)
@@ -78,7 +78,7 @@ def create_party(path: Path, new: NewParty, passphrase: Callable[[], Passphrase]
     text = _settings_text(new)
     settings = settings_of(tomllib.loads(text))
     host, _ = settings.address
-    given = passphrase()
+    given = root_key()
     # Created beside, then renamed: a folder that was filled in the meantime is left alone.
     made = path.with_name(f".{path.name}.{secret_bytes(4).hex()}.new")
     try:
@@ -93,14 +93,14 @@ def create_party(path: Path, new: NewParty, passphrase: Callable[[], Passphrase]
 def _make(
     path: Path,
     new: NewParty,
-    passphrase: Passphrase,
+    root_key: RootKey,
     *,
     text: str,
     host: str,
     names: tuple[str, ...],
     n_accounts: int,
 ) -> PartyCard:
-    with DiskStore.create(path, new.name, passphrase) as store:
+    with DiskStore.create(path, new.name, root_key) as store:
         identity = create_identity(store).public()
         if new.limit is not None:
             with store.transaction() as tx:

@@ -3,7 +3,7 @@
 party.toml       what its operator decides (`PartySettings`)
 card.json        what the others need to know of it; public
 cards/           the cards of the others, one file each
-store.db         its store: identity, ledger, shares; sealed with its passphrase
+store.db         its store: identity, ledger, shares; locked with its root key
 keys/            the key of its connections; its certificate is on its card
 runs/, predictions/    payment network: results
 status.json            aggregator: state of the latest job
@@ -37,7 +37,7 @@ from pv4fad.protocol.score.metering import DEFAULT_BUDGET
 from pv4fad.schema import Schema, read_schema
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.file import party_of
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 from pv4fad.store.store import Store
 from pv4fad.validated import ValidatedModel
 from pv4fad.workers import Workers, given_workers
@@ -104,6 +104,8 @@ class PartySettings(ValidatedModel):
 
     By default one process per core.
     """
+    key: str = ""
+    """What unlocks its store, if no passphrase: file:, env: or pkcs11: (docs/operate/keys.md)."""
     data: str = ""
     """A bank's account file; the payment network's labelled transactions."""
     data_schema: str = ""
@@ -242,18 +244,18 @@ class PartyFolder:
         write_whole(kept, card.to_json(), private=True)
         return card
 
-    def open_store(self, passphrase: Passphrase, *, shared: bool = False) -> DiskStore:
+    def open_store(self, root_key: RootKey, *, shared: bool = False) -> DiskStore:
         """As its owner; `shared`: others may be guests meanwhile."""
         if shared:
-            return DiskStore.open_shared(self.path, passphrase, owner=True)
-        return DiskStore.open(self.path, passphrase)
+            return DiskStore.open_shared(self.path, root_key, owner=True)
+        return DiskStore.open(self.path, root_key)
 
-    def visit_store(self, passphrase: Passphrase) -> DiskStore:
+    def visit_store(self, root_key: RootKey) -> DiskStore:
         """As a guest, whether or not its owner has it open."""
-        return DiskStore.open_shared(self.path, passphrase, owner=False)
+        return DiskStore.open_shared(self.path, root_key, owner=False)
 
     def party_name(self) -> str:
-        """The name in the store; needs no passphrase."""
+        """The name in the store; needs no root key."""
         return party_of(self.path)
 
 

@@ -37,7 +37,7 @@ from pv4fad.protocol.roles import BANK
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.records import Records
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 from pv4fad.validated import problems_text
 
 _SMALL_BYTES = 2**24
@@ -50,7 +50,7 @@ def read_manifest(path: Path) -> Manifest:
         return _manifest(path, archive)
 
 
-def restore_backup(path: Path, folder: Path, passphrase: Passphrase) -> str:
+def restore_backup(path: Path, folder: Path, root_key: RootKey) -> str:
     """Make the folder, which must be new; returns the code for the others' files."""
     require_new_folder(folder)
     made = folder.absolute().with_name(f".{folder.name}.{secret_bytes(4).hex()}.new")
@@ -65,7 +65,7 @@ def restore_backup(path: Path, folder: Path, passphrase: Passphrase) -> str:
                     found = copy_hashed(_stream(path, archive, name), target)
                 if found != part:
                     raise DataError(f"{path} is damaged: {name} is not what was saved")
-        code = _completed(made, manifest, seal, passphrase)
+        code = _completed(made, manifest, seal, root_key)
         made.rename(folder)
     except OSError as error:
         raise DataError(f"{folder} cannot be restored: {error.strerror}") from None
@@ -74,8 +74,8 @@ def restore_backup(path: Path, folder: Path, passphrase: Passphrase) -> str:
     return code
 
 
-def _completed(made: Path, manifest: Manifest, seal: bytes, passphrase: Passphrase) -> str:
-    with DiskStore.open(made, passphrase) as store:
+def _completed(made: Path, manifest: Manifest, seal: bytes, root_key: RootKey) -> str:
+    with DiskStore.open(made, root_key) as store:
         with store.transaction() as tx:
             sealer = backup_sealer(Records.of_party(tx).get(BackupKey))
         opened_seal(sealer, manifest, seal)

@@ -26,14 +26,14 @@ from pv4fad.protocol.live.budget import TickBudget
 from pv4fad.protocol.roles import AGGREGATOR, BANK
 from pv4fad.protocol.score.metering import Budget
 from pv4fad.run.scoring_record import ScoringRecord
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 from pv4fad.store.store import Store
 from pv4fad.workers import WorkerPool
 
 
 def run_party(
     folder: PartyFolder,
-    passphrase: Passphrase,
+    root_key: RootKey,
     carrier: Carrier,
     ready: Callable[[], None],
     *,
@@ -49,7 +49,7 @@ def run_party(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     with (
-        opened_station(folder, passphrase, carrier, learned) as station,
+        opened_station(folder, root_key, carrier, learned) as station,
         figures_shown(folder, station, may_read),
     ):
         carrier.serve(folder, station, ended, ready)
@@ -69,7 +69,7 @@ def figures_shown(folder: PartyFolder, station: Station, may_read: May) -> Itera
 @contextmanager
 def opened_station(
     folder: PartyFolder,
-    passphrase: Passphrase,
+    root_key: RootKey,
     carrier: Carrier,
     learned: Callable[[ScoringRecord], None] = lambda _: None,
 ) -> Iterator[Station]:
@@ -78,7 +78,7 @@ def opened_station(
     with ExitStack() as opened:
         # A live service works beside the payment network's station; any party makes backups and
         # shows its log while it runs.
-        store = opened.enter_context(folder.open_store(passphrase, shared=True))
+        store = opened.enter_context(folder.open_store(root_key, shared=True))
         pool = opened.enter_context(WorkerPool(settings.workers))
         identity = own_identity(folder, store)
         ticks = _ticks(folder)

@@ -35,7 +35,7 @@ from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import Meter, PhaseCost, Report
 from pv4fad.schema import Schema
 from pv4fad.store.file import holds_store
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 
 
 def train(
@@ -56,7 +56,7 @@ def train(
     before = folder.read()
     if before is None or (
         before.state == "finished"
-        or _training_of_proposed_run(folder, before, site.passphrase) is not None
+        or _training_of_proposed_run(folder, before, site.root_key) is not None
     ):
         folder.require_new()
     meter = Meter(report)
@@ -78,7 +78,7 @@ def resume(
 ) -> RunDocument:
     """Carry on an unfinished run.  `given`: settings that must be those of the run."""
     document = folder.require_unfinished()
-    private = _training_of_proposed_run(folder, document, site.passphrase)
+    private = _training_of_proposed_run(folder, document, site.root_key)
     if private is None:
         raise StoreError(
             f"nothing was sent yet of the run in {folder.path}: repeat the whole command that"
@@ -141,12 +141,12 @@ def _prepare(
 
 
 def _training_of_proposed_run(
-    folder: RunFolder, document: RunDocument, passphrase: Passphrase
+    folder: RunFolder, document: RunDocument, root_key: RootKey
 ) -> TrainingRecord | None:
     """None if the payment network has not proposed the run yet."""
     if not holds_store(folder.path / PAYMENT_NETWORK):
         return None
-    with folder.stores([PAYMENT_NETWORK], passphrase) as stores:
+    with folder.stores([PAYMENT_NETWORK], root_key) as stores:
         store = stores[PAYMENT_NETWORK]
         if not is_proposed(store, document.run_id):
             return None

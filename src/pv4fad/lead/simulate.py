@@ -1,7 +1,7 @@
 """A federation of one machine: all parties in this process, each with a store of its own.
 
     federation = simulate(records, pool, first_limit=Fraction(1))            stores in memory
-    with Site(passphrase).open(folder, records) as federation: ...           stores in a run folder
+    with Site(root_key).open(folder, records) as federation: ...           stores in a run folder
 
 A bank's keys and its limit for ε are made once and stay in its store.  That the banks know each
 other's signing keys beforehand is easy here, where all of them are on one machine.
@@ -27,7 +27,7 @@ from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.protocol.score.bank import DEFAULT_LAYERS_PER_DAY
 from pv4fad.protocol.score.metering import DEFAULT_BUDGET, Budget
 from pv4fad.run.folder import RunFolder
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 from pv4fad.store.store import MemoryStore, Store
 from pv4fad.workers import WorkerPool, Workers
 
@@ -86,9 +86,9 @@ def simulate(
 
 @dataclass(frozen=True)
 class Site:
-    """Where a federation of one machine runs: one passphrase for all its stores."""
+    """Where a federation of one machine runs: one root key for all its stores."""
 
-    passphrase: Passphrase
+    root_key: RootKey
     first_limit: Epsilon | None = None
     """The ε that a bank without a limit allows; None: nothing."""
     workers: Workers = None
@@ -107,7 +107,7 @@ class Site:
     ) -> Iterator[Federation]:
         """The parties of the run in `folder`; `create` makes the stores that do not exist."""
         with (
-            folder.stores(party_names(records), self.passphrase, create=create) as stores,
+            folder.stores(party_names(records), self.root_key, create=create) as stores,
             WorkerPool(self.workers) as pool,
         ):
             yield simulate(

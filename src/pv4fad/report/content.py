@@ -3,7 +3,7 @@
     always            run.json
     if scored         the predictions and their costs
     with DIR          the transactions behind them; with labels, how good they are
-    with passphrase   the ledger of each holder
+    with a root key   the ledger of each holder
     if attacked       what each party got as an attacker
 
 What is missing is no error: the report says so, and how to get it.
@@ -39,7 +39,7 @@ from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RUN_FILE, RunFolder
 from pv4fad.run.scoring_record import ScoringRecord, require_run
 from pv4fad.schema import Schema
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 from pv4fad.tables.features import FeatureTable, compute_features
 
 N_ALERTS = 20
@@ -76,7 +76,7 @@ def gather(
     folder: RunFolder,
     predictions: Path,
     splits: tuple[Path, Path] | None,
-    passphrase: Passphrase | None,
+    root_key: RootKey | None,
     *,
     joined: bool = False,
 ) -> ReportContent:
@@ -122,10 +122,10 @@ def gather(
     if table is not None and ALERT not in table.columns:
         gaps.append(Gap("The highest alerts", f"the predictions have no column {ALERT}"))
     ledgers: dict[str, Ledger] = {}
-    if passphrase is None:
+    if root_key is None:
         gaps.append(Gap(words("The ledgers of the {holders}"), "sealed: give --key-file"))
     else:
-        with folder.stores(document.parameters.banks, passphrase) as stores:
+        with folder.stores(document.parameters.banks, root_key) as stores:
             ledgers = {bank: read_ledger(store) for bank, store in stores.items()}
     alerts = (
         _alerts(schema, table, splits) if table is not None and ALERT in table.columns else None

@@ -18,12 +18,12 @@ from pv4fad.service.access import Tokens
 from pv4fad.service.inbox import inbox_app
 from pv4fad.service.server import Server, run_server
 from pv4fad.service.starting import require_role, require_token
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 
 
 def serve_bank(
     folder: PartyFolder,
-    passphrase: Passphrase,
+    root_key: RootKey,
     carrier: Carrier,
     listen: Listen,
     ready: Callable[[], None],
@@ -34,7 +34,7 @@ def serve_bank(
     ended, failed = threading.Event(), list[BaseException]()
     may_read = Tokens(folder.path).may_read_metrics
     with (
-        opened_station(folder, passphrase, carrier) as station,
+        opened_station(folder, root_key, carrier) as station,
         figures_shown(folder, station, may_read),
     ):
         if not isinstance(station.live, BankAnswers):

@@ -36,7 +36,7 @@ from pv4fad.service.known_payments import KnownPayments
 from pv4fad.service.notices import LiveNotices
 from pv4fad.service.parts import Parts
 from pv4fad.service.watch import Expected, Watch
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 from pv4fad.store.store import Store
 
 
@@ -88,7 +88,7 @@ class _Served:
 
 
 @contextmanager
-def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts]:
+def network_parts(folder: PartyFolder, root_key: RootKey) -> Iterator[Parts]:
     """What the service of a payment network needs, with its journal and its store open."""
     require_role(folder, "payment-network")
     require_token(folder, "desk")
@@ -98,7 +98,7 @@ def network_parts(folder: PartyFolder, passphrase: Passphrase) -> Iterator[Parts
     banks = directory(cards)
     tick_ms, timeout_ms = settings.live.times_ms(len(set(banks.values())))
     with ExitStack() as opened:
-        store = opened.enter_context(folder.visit_store(passphrase))
+        store = opened.enter_context(folder.visit_store(root_key))
         served = _Served.stored(folder, settings, banks, store)
         judging, key = served.judging, served.journal_key
         correspondence = Correspondence(own_identity(folder, store), cards)

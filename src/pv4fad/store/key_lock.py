@@ -53,6 +53,11 @@ class KeyLock:
             raise StoreError(DAMAGED_LOCK)
         return about
 
+    def shown(self) -> dict[str, str]:
+        """What tells the root key from others, for people."""
+        names = ("token", "serial", "key", "fingerprint")
+        return {name: str(self.about[name]) for name in names if name in self.about}
+
     def unlock(self, root_key: RootKey, labels: Labels) -> bytes:
         """The key of the store; `StoreError` says why not."""
         if root_key.kind != self.kind:

@@ -44,7 +44,7 @@ from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.run.folder import RunFolder
 from pv4fad.schema import Schema
 from pv4fad.store.records import stored
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 from pv4fad.store.store import Store
 from pv4fad.verify.comparison import Comparison, joined_atoms
 from pv4fad.verify.predictions import (
@@ -82,7 +82,7 @@ class Verification:
 def verify(
     split: Path,
     folder: RunFolder,
-    passphrase: Passphrase,
+    root_key: RootKey,
     predictions: tuple[Path, Path] | None = None,
 ) -> Verification:
     """Compare the finished run in `folder` with the data it was trained on.
@@ -101,7 +101,7 @@ def verify(
         raise DataError(
             f"{split} has other {schema.words.forms['holders']} than the run in {folder.path}"
         )
-    with folder.stores(party_names(document.parameters.banks), passphrase) as stores:
+    with folder.stores(party_names(document.parameters.banks), root_key) as stores:
         return compare(document.parameters, data.rows, accounts, stores, scored=scored)
 
 

@@ -1,7 +1,7 @@
 """Flower as carrier: beside its station a party runs a SuperLink or a SuperNode.
 
 They run with telemetry, update check and installation of dependencies switched off, with a home
-folder inside the party's folder, and without the passphrase in their environment.
+folder inside the party's folder, and without secrets in their environment.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pv4fad.deployment.status import STOPPED, Status, has_stopped, read_status
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.files import whole_file, write_whole
 from pv4fad.protocol.roles import AGGREGATOR
-from pv4fad.store.key_sources import ENVIRONMENT as PASSPHRASE_VARIABLE
+from pv4fad.store.key_sources import SECRET_VARIABLES
 
 FLOWER_VERSION = "1.41.0"
 FOLDER_VARIABLE, STATION_VARIABLE = "PV4FAD_FOLDER", "PV4FAD_STATION"
@@ -220,9 +220,7 @@ def flower_environment(folder: PartyFolder) -> dict[str, str]:
     home = folder.path / _HOME
     home.mkdir(mode=0o700, exist_ok=True)
     kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(PASSPHRASE_VARIABLE)
+        name: value for name, value in os.environ.items() if not name.startswith(SECRET_VARIABLES)
     }
     programs = str(Path(sys.executable).parent)
     return kept | {

@@ -19,7 +19,7 @@ from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RUN_FILE, RunFolder
 from pv4fad.run.scoring_record import record_path
 from pv4fad.store.file import holds_store
-from pv4fad.store.sealing import Passphrase
+from pv4fad.store.sealing import RootKey
 
 NO_LOGS = "none was read: give --key-file for those in the stores, or --log for exported ones"
 
@@ -85,11 +85,11 @@ def integrity(
     )
 
 
-def logs_in(folder: RunFolder, parties: Iterable[str], passphrase: Passphrase) -> list[LogFile]:
+def logs_in(folder: RunFolder, parties: Iterable[str], root_key: RootKey) -> list[LogFile]:
     """Of the parties whose store is in the folder of the run, and has signed something."""
     held = [party for party in parties if holds_store(folder.path / party)]
     logs = []
-    with folder.stores(held, passphrase) as stores:
+    with folder.stores(held, root_key) as stores:
         for store in stores.values():
             identity = stored_identity(store)
             if identity is not None:

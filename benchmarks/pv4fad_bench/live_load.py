@@ -51,12 +51,13 @@ class Connections:
             writer.write(body)
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             length = int(head.lower().split("content-length: ")[1].split("\r\n")[0])
-            answer = json.loads(await reader.readexactly(length))
+            answer = (await reader.readexactly(length)).decode()
         except BaseException:
             writer.close()
             raise
         self._free.append((reader, writer))
-        return int(head.split(" ", 2)[1]), answer
+        is_json = "content-type: application/json" in head.lower()
+        return int(head.split(" ", 2)[1]), json.loads(answer) if is_json else answer
 
     def forget(self) -> None:
         """All connections that are free: the service has ended."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -57,6 +58,9 @@ def command(
     accounts: Annotated[int, typer.Option(min=1000, help="Of all banks.")] = 40_000,
     seed: Annotated[int, typer.Option(help="Of arrivals and kills.")] = 1,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write it all.")] = None,
+    logs: Annotated[
+        Path | None, typer.Option(help="A folder for the logs of the processes.")
+    ] = None,
 ) -> None:
     """Judge payments for an hour while processes are killed; fails if anything is lost or wrong."""
     rng = np.random.default_rng(seed)
@@ -68,7 +72,10 @@ def command(
             load = Load(port, world.token)
             payments = drawn(world.payments, rate, minutes * 60, rng)
             kills = _planned(processes.victims, minutes * 60, every, rng)
-            asyncio.run(_soak(processes, load, payments, kills))
+            try:
+                asyncio.run(_soak(processes, load, payments, kills))
+            finally:
+                _keep_logs(world.root, logs)
         found = _Found(minutes, rate, load, processes, faults_of(world, load, processes, minutes))
     _print(found)
     if json_file is not None:
@@ -76,6 +83,13 @@ def command(
     if found.faults:
         fail(f"the soak failed: {'; '.join(found.faults[:10])}", 1)
     out.print("Nothing was lost, nothing was wrong, and everything came back by itself.")
+
+
+def _keep_logs(root: Path, folder: Path | None) -> None:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for log in root.glob("*.log"):
+            shutil.copy(log, folder)
 
 
 async def _soak(
@@ -130,13 +144,20 @@ async def _watch(processes: Supervised, load: Load) -> None:
         processes.look_at_memory()
         await processes.replies()
         if number % 12 == 11:
-            latest = processes.kills[-1] if processes.kills else None
             err.print(
                 f"{processes.now_s():.0f} s: {len(load.sent):,} payments,"
-                f" {len(processes.kills)} kills, the last one {latest}"
+                f" {len(processes.kills)} kills{_latest(processes.kills)}"
             )
         number += 1
         await asyncio.sleep(_MEMORY_EVERY_S)
+
+
+def _latest(kills: list[Kill]) -> str:
+    if not kills:
+        return ""
+    back = kills[-1].back_s
+    then = "not back" if back is None else f"back in {back:.1f} s"
+    return f", the last of {kills[-1].victim}, {then}"
 
 
 def faults_of(world: LiveWorld, load: Load, processes: Supervised, minutes: float) -> list[str]:

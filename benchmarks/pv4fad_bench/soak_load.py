@@ -146,7 +146,7 @@ class Load:
             return nothing
         if status in (429, 503):
             return nothing
-        return found if status == 200 else [{"error": status}] * len(payments)
+        return found if status == 200 else [{"error": f"{status}: {found}"}] * len(payments)
 
     async def _once_more(self, payments: list[Sent]) -> None:
         answers = await self._post(payments)

@@ -81,7 +81,7 @@ def journal_is_full(folder: Path) -> None:
         with full(folder):
             for write in (
                 lambda: journal.write(entries(journal.n_decisions)),
-                lambda: journal.ask({"q": 1}),
+                lambda: journal.ask({"q": 1}).result(),
             ):
                 with pytest.raises(StoreError, match="disk is full"):
                     until_refused(write)

@@ -295,7 +295,7 @@ def test_without_a_passphrase_nothing_is_written(data, tmp_path, pv4fad, monkeyp
     monkeypatch.delenv("PV4FAD_PASSPHRASE")
     code, _, error = pv4fad(*_train(data, tmp_path / "run", "1"))
     assert code == 2
-    assert "--key-file" in error
+    assert "give --key SOURCE" in error
     monkeypatch.setenv("PV4FAD_PASSPHRASE", "short")
     code, _, error = pv4fad(*_train(data, tmp_path / "run", "1"))
     assert code == 2

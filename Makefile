@@ -77,10 +77,12 @@ image:  ## build the image of a party from dist/ (CONTAINERS=podman: with podman
 	@test -e dist/SHA256SUMS || { echo "make image needs the files of a release in dist/: make dist"; exit 1; }
 	$(CONTAINERS) build $(if $(BASE),--build-arg BASE=$(BASE)) --tag pv4fad:$(VERSION) --file Containerfile .
 
-check-deploy: $(VENV)/.deploy  ## check Containerfile, compose file and Kubernetes manifest
+check-deploy: $(VENV)/.deploy  ## check Containerfile, compose file, Kubernetes manifest and alert rules
 	@$(BIN)/hadolint Containerfile
 	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
 	@$(BIN)/kubernetes-validate --strict deploy/kubernetes-bank.yaml
+	@if command -v promtool > /dev/null; then promtool check rules deploy/prometheus-alerts.yaml; \
+	  else echo "No promtool here (Prometheus has it): the alert rules were not checked by it."; fi
 
 $(VENV)/.%: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'

@@ -35,6 +35,7 @@ create() {
   shift
   pv4fad party init "$volumes/$party/new" --hub "$hub" \
     --key-file "$volumes/$party-secret/passphrase" "$@"
+  sed -i '1i metrics = "127.0.0.1:9100"' "$volumes/$party/new/party.toml" # for this container only
 }
 
 keep payment-network "$data"/train/swift/*_train_*.csv "$data"/test/swift/*_test_*.csv

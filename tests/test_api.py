@@ -30,6 +30,7 @@ from pv4fad.errors import (
     StoreError,
 )
 from pv4fad.payments.challenge import write_partition
+from pv4fad.payments.convert import Conversion, convert
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.rules import rules_of
 from pv4fad.store.key_sources import read_key_file
@@ -208,11 +209,11 @@ def test_changed_records_count_after_a_refresh(after):
     with pv4fad.simulate(after.hospitals, after.claims_schema, limit="none") as federation:
         detector = pv4fad.Detector(epsilon="none", alert_share=0.05, seed=1)
         predictions = detector.fit(after.claims, federation).predict(after.new_claims)
-        assert detector.last_scoring_.accounts_positive > 0
+        assert detector.last_scoring_.records_positive > 0
         assert detector.detect(after.new_claims).height == predictions["Alert"].sum() > 0
         federation.refresh(harmless)
         detector.predict(after.new_claims)
-        assert detector.last_scoring_.accounts_positive == 0
+        assert detector.last_scoring_.records_positive == 0
 
 
 def test_a_saved_run_is_not_overwritten_nor_opened_without_its_key(after, tmp_path):
@@ -337,6 +338,10 @@ def test_the_same_data_and_seed_give_what_the_command_line_gives(
         assert repr(loaded) == "Detector(epsilon='none', alert_share=0.05)"
         assert loaded.get_params()["seed"] == 5
         assert loaded.run_.run_id != detector.run_.run_id
+    for name in ("one.xml", "messages"):  # a file, a folder
+        convert(next(train.rglob("swift*.csv")), tmp_path / name, Conversion("pacs008"))
+        with pv4fad.load(run, rows=str(tmp_path / name), holders=holders) as loaded:
+            assert loaded.get_params()["seed"] == 5
 
 
 def test_frames_of_pandas_are_read_as_those_of_polars():

@@ -137,7 +137,7 @@ WRONG_FITS = {
     "more honest holders than there are": (
         {"epsilon": 1, "honest_holders": 3},
         CLAIMS,
-        "honest_holders",
+        "3 honest parties have to add noise, but only 2",
     ),
     "a seed that is a word": ({"epsilon": 1, "seed": "x"}, CLAIMS, "seed: must be a whole number"),
     "no label": ({"epsilon": 1}, CLAIMS.drop("Fraud"), "the rows: column Fraud: missing"),

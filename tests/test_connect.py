@@ -93,7 +93,7 @@ def test_predictions_are_those_of_a_simulated_federation(trained_by_two_processe
 def test_what_is_known_is_not_asked_again(trained_by_two_processes):
     predictions, again, asked = trained_by_two_processes
     assert again.equals(predictions)
-    assert asked.learned.accounts_asked == 0
+    assert asked.learned.records_asked == 0
 
 
 def test_a_later_process_goes_on_with_the_latest_training(deployed, trained_by_two_processes):

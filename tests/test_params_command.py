@@ -66,8 +66,8 @@ def test_the_report_holds_the_bounds_of_the_run():
     messages = report["messages in bytes, over all banks"]
     n_blocks = sum(plan.layout.n_blocks for plan in parameters.tables)
     assert {parameters.strips(plan).n for plan in parameters.tables} == {1}
-    assert messages["2 digits, S → B"]["count"] == 24 * n_blocks
-    assert messages["3 bits, S → B"]["count"] == 8 * n_blocks
+    assert messages["2 digits, S → B"]["count"] == 19 * n_blocks
+    assert messages["3 bits, S → B"]["count"] == 9 * n_blocks
     assert messages["3 remainders, S → B"]["count"] == 11 * n_blocks
     assert messages["9 label masks, A → B"]["bytes"] == 20 * 8 * 3 * 5 * 8
 
@@ -92,6 +92,21 @@ def test_the_default_model_sends_counts_and_asks_in_rounds(sets, absent):
     assert not [name for name in messages if "label" in name]
 
 
+@pytest.mark.parametrize("model", ["evidence", "paper"])
+def test_sides_and_classes_are_those_of_the_schema_and_so_are_the_words(model):
+    insurer = Path(__file__).parents[1] / "examples" / "insurer" / "schema.toml"
+    options = [*ACCOUNTS, "--schema", str(insurer), "--model", model]
+    report = json.loads(CliRunner().invoke(app, ["params", *options, "--json"]).output)
+    if model == "evidence":  # in each of 18 cells, ordinary and the other three
+        assert report["sums"]["sums"] == 18 * 4
+    table = report["tables"]["blocks"]
+    messages = report["messages in bytes, over all holders"]
+    assert messages["3 classes, S → B"]["count"] == 3 * table
+    text = CliRunner().invoke(app, ["params", *options]).output
+    assert "records declared by each holder" in text
+    assert not re.search("account|bank", text)
+
+
 def test_released_labels_go_to_the_payment_network_and_are_asked_about_in_rounds():
     options = ["--model", "paper", "--json"]
     report = json.loads(CliRunner().invoke(app, ["params", *ACCOUNTS, *options]).output)
@@ -111,7 +126,7 @@ PAPER = ["--model", "paper"]
         (["--bound", "2"], "bound is an option of model paper only"),
         (["--scoring", "votes"], "scoring is an option of model paper only"),
         (["--bank-accounts", "100000000"], "two different records pass for one"),
-        (["--honest-banks", "2"], "honest_banks = 2"),
+        (["--honest-banks", "2"], "2 honest parties"),
         (["--noise", "none"], "epsilon none"),
         (["--epsilon", "much"], "expected a number"),
     ],

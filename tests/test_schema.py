@@ -40,11 +40,16 @@ def test_the_example_of_the_docstring_is_a_schema(path: Path) -> None:
 
 def test_the_schema_and_the_rules_of_the_docs_are_read(path: Path) -> None:
     page = Path(__file__).parents[1] / "docs" / "use" / "schema.md"
-    shown, rules = re.findall(r"^```toml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    shown, rules, of_a_bank = re.findall(
+        r"^```toml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL
+    )
     path.write_text(shown)
     assert read_schema(path) == written(path)
     path.write_text(rules)
     read_rules(path).check_classes(written(path).record.classes)
+    path.write_text(of_a_bank)
+    more = read_schema(page.parents[2] / "examples" / "payments" / "schema.toml")
+    read_rules(path).check_classes(more.record.classes)
 
 
 def test_equal_schemas_and_no_others_have_one_digest(path: Path, tmp_path: Path) -> None:

@@ -31,6 +31,15 @@ def test_the_command_starts(monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("pv4fad ")
 
 
+def test_a_command_line_with_a_mistake_names_the_help_to_read(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["pv4fad", "train"])
+    with pytest.raises(SystemExit, match="2"):
+        __main__.main()
+    error = capsys.readouterr().err
+    assert error.startswith("error: Missing argument 'DIR'. See: ")
+    assert error.endswith(" train --help\n")
+
+
 _HELP = """
 import sys
 from pv4fad.__main__ import main

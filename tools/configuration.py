@@ -19,8 +19,9 @@ from pv4fad.forest.tree import BankCondition
 from pv4fad.lead.settings import TrainingOptions
 from pv4fad.protocol.propose.policy import Policy
 from pv4fad.rules import Condition, Rule
-from pv4fad.schema import RecordSchema, RowsSchema, SideSchema
+from pv4fad.schema import RecordSchema, RowsSchema, Schema, SideSchema
 from pv4fad.validated import ValidatedModel
+from pv4fad.words import Words
 
 _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
     (
@@ -29,9 +30,15 @@ _FILES: tuple[tuple[str, str, type[ValidatedModel]], ...] = (
         " underscores). The command line overrides the file.",
         TrainingOptions,
     ),
-    ("Schema: rows", "`[rows]` of a schema ([schema](../use/schema.md)).", RowsSchema),
+    (
+        "Schema",
+        "A schema file: `schema.toml`, or what `--schema` names ([schema](../use/schema.md)).",
+        Schema,
+    ),
+    ("Schema: rows", "`[rows]` of a schema.", RowsSchema),
     ("Schema: a side", "`[sides.NAME]` of a schema, one for each side.", SideSchema),
     ("Schema: records", "`[record]` of a schema.", RecordSchema),
+    ("Schema: words", "`[words]` of a schema.", Words),
     ("A holder's rule", "`[[rules]]` of `rules.toml` beside a holder's file.", Rule),
     (
         "A rule's condition",
@@ -67,11 +74,12 @@ def _section(model: type[ValidatedModel]) -> Iterator[str]:
         "| name | type | default | meaning |",
         "|---|---|---|---|",
         *(
-            f"| `{name}` | {_type(field)} | {_default(field)} | {_meaning(field)} |"
+            f"| `{field.alias or name}` | {_type(field)} | {_default(field)} | {_meaning(field)} |"
             for name, field in model.model_fields.items()
         ),
     ]
-    yield from [_flat(model.__doc__ or ""), "\n".join(rows)]
+    about = (model.__doc__ or "").partition(">>>")[0]
+    yield from [_flat(about), "\n".join(rows)]
 
 
 def _type(field: FieldInfo) -> str:
@@ -101,11 +109,13 @@ def _name(annotation: Any) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    value = field.default
+    value = field.get_default(call_default_factory=True)
     if isinstance(value, tuple) and value and isinstance(value[0], BankCondition):
         return "both sides, ordinary or not"
     if isinstance(value, ValidatedModel):
         return "see below"
+    if isinstance(value, dict) and not value:
+        return "empty"
     return "none" if value is None else f"`{value}`" if value != "" else "empty"
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
-EXTRAS = "[service]"
+EXTRAS = "[service,pkcs11]"
 """What an operator installs, and the container image holds."""
 
 

@@ -85,7 +85,7 @@ def scaling_figure(report: ScalingReport) -> Figure:
 
 HEADINGS = (
     *("row", "PNS", "bank", "scored", "train s", "paper min", "×"),
-    *("votes s", "paper min", "×", "decisions s"),
+    *("votes s", "paper min", "×", "default train s", "decisions s"),
 )
 
 
@@ -104,6 +104,7 @@ def table_cells(result: RowResult) -> tuple[str, ...]:
         f"{job.score_s:.1f}",
         f"{row.inference_min:g}",
         f"{result.inference_ratio:.0f}" if full else "–",
+        f"{result.decisions.train_s:.1f}",
         f"{result.decisions.score_s:.1f}",
     )
 
@@ -130,7 +131,7 @@ def details(results: Sequence[RowResult]) -> tuple[Detail, ...]:
     def phases(title: str, job_of: Callable[[RowResult], WholeJob]) -> Detail:
         names = tuple(dict.fromkeys(name for one in results for name in job_of(one).phases))
         return Detail(
-            f"{title}: wall seconds by phase; match and score against their HE operations alone",
+            f"{title}: wall seconds by phase; match, count and score against their HE operations",
             ("row", *names, "overhead"),
             lines(
                 lambda one: (

@@ -3,21 +3,30 @@
     generate   data check   train   score   evaluate   report
 
 Every step is the command itself, run as a user runs it.  Training and scoring say by phase what
-they took; bytes are those that the parties sent each other.
+they took; bytes are those that the parties sent each other.  What the phase `prepare` of training
+is made of is measured afterwards, by doing it once more.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pv4fad import __version__
+from pv4fad.lead.data import bank_directory, load_split
+from pv4fad.lead.prepare import prepare_payment_network
+from pv4fad.lead.rows import LeadData
+from pv4fad.lead.settings import TrainingSettings
+from pv4fad.payments.challenge import training_split
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.meter import PhaseCost
 from pv4fad.run.scoring_record import read_record
+from pv4fad.tables.features import compute_features
 from pv4fad.workers import Workers
 from pv4fad_bench.harness import this_machine
 from pv4fad_bench.steps import Step, run_step
@@ -47,6 +56,8 @@ class JourneyReport:
     steps: tuple[Step, ...]
     phases: dict[str, tuple[PhaseCost, ...]]
     """Of train and score."""
+    preparation: dict[str, float]
+    """Wall seconds of the parts of preparing the training."""
     accounts: int
     scored: int
     evaluation: dict[str, Any]
@@ -75,6 +86,7 @@ class JourneyReport:
             "scored": self.scored,
             "steps": steps,
             "phases": phases,
+            "preparation": self.preparation,
             "evaluation": self.evaluation,
         }
 
@@ -108,7 +120,28 @@ def travel(journey: Journey, place: Path, begin: Callable[[str], None]) -> Journ
         journey,
         tuple(steps.values()),
         {"train": document.phases, "score": record.phases if record else ()},
+        preparation(data, journey),
         sum(document.parameters.banks.values()),
         predictions.read_bytes().count(b"\n") - 1,
         json.loads(steps["evaluate"].printed),
     )
+
+
+def preparation(data: Path, journey: Journey) -> dict[str, float]:
+    """Seconds of reading, of features and of the model, as `pv4fad train` does them."""
+    seconds, now = {}, time.perf_counter()
+
+    def done(part: str) -> None:
+        nonlocal now
+        before, now = now, time.perf_counter()
+        seconds[part] = now - before
+
+    split = load_split(SCHEMA, training_split(data))
+    lead = LeadData(SCHEMA, split.rows, bank_directory(split.records))
+    done("read")
+    features = compute_features(SCHEMA, lead.rows)
+    done("features")
+    settings = TrainingSettings(epsilon=journey.epsilon, alert_share=journey.alert_share)
+    prepare_payment_network(lead, settings, journey.seed, features)
+    done("local model")
+    return seconds

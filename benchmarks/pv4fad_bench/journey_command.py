@@ -15,6 +15,7 @@ from pv4fad.cli.options import Workers
 from pv4fad.files import require_writable, write_whole
 from pv4fad.payments.generate import MIN_BANKS, MIN_TRANSACTIONS
 from pv4fad.report.texts import size_text
+from pv4fad.run.meter import PREPARE
 from pv4fad_bench.commands import JsonFile
 from pv4fad_bench.journey import STEPS, Journey, JourneyReport, travel
 
@@ -76,6 +77,9 @@ def _print(report: JourneyReport) -> None:
         for phase in report.phases.get(step.name, ()):
             sent = size_text(phase.bytes) if phase.bytes else ""
             table.add_row(f"  {phase.phase}", f"{phase.seconds:.1f}", "", sent, "")
+            if (step.name, phase.phase) == ("train", PREPARE):
+                for part, seconds in report.preparation.items():
+                    table.add_row(f"    {part}, done again", f"{seconds:.1f}", "", "", "")
     table.add_section()
     table.add_row(
         "all",

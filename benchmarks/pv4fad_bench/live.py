@@ -1,130 +1,146 @@
 """`pv4fad bench live`: from the HTTP request to the decision, with banks, hub and service.
 
 Every party is a process of its own on this machine; all of them share its cores with the client,
-which sends payments at drawn times whatever the service does (`live_load`).  CPU is in cores.
+which sends payments at drawn times whatever the service does (`live_load`).  The model is one to
+which every answer of a bank matters.  A payment is
 
-    all ask      a model to which every answer matters, and payments of which each has an account
-                 that has not been asked about: all of them wait for a bank
-    as trained   the model that was trained, and payments as they came: few of them ask
+    new      it has an account that nobody has asked about before: it waits for a bank
+    known    what banks say about its accounts is known from earlier payments: it asks nothing
+    wrong    it was decided with an answer of a bank that is not that of the bank's records; then
+             the command fails
 
-A payment is *wrong* if a bank was asked and the answer is not that of its records; then the command
-fails.
+The service starts anew for every row, with an empty journal, so that all accounts are new to it.
+CPU is in cores.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
-from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out
-from pv4fad.payments.schema import SCHEMA
+from pv4fad.files import write_whole
+from pv4fad.protocol.live.plan import default_tick_ms
 from pv4fad.protocol.roles import AGGREGATOR
-from pv4fad.run.predictions import HOLDERS_ANSWER
 from pv4fad_bench.deployed import tree_cpu_s
-from pv4fad_bench.live_load import Answered, send_all
+from pv4fad_bench.live_load import send_all
+from pv4fad_bench.live_rows import COLUMNS, Load, Part, Row, n_wrong, row_of
 from pv4fad_bench.live_world import SERVICE, LiveWorld, Payments, Running
 
-_WARM_UP = 50
+_WARM_UP, _WARM_UP_PER_S = 500, 250
+_START_S = 10.0
+"""Until a service takes payments, roughly."""
 
 
 def command(
     *,
     rates: Annotated[str, typer.Option(help="Payments per second, separated by commas.")] = (
-        "10,100,500,1000"
+        "10,100,500,1000,2000"
     ),
-    banks: Annotated[int, typer.Option(min=2, help="How many banks take part.")] = 3,
+    banks: Annotated[str, typer.Option(help="How many take part, separated by commas.")] = "3,25",
     ticks: Annotated[
         str, typer.Option(help="Milliseconds, separated by commas; 0: as the service chooses.")
     ] = "0",
-    seconds: Annotated[float, typer.Option(min=1, help="How long payments come, each time.")] = 10,
-    transactions: Annotated[int, typer.Option(min=2000, help="Of training.")] = 40_000,
-    accounts: Annotated[int, typer.Option(min=1000, help="Of all banks.")] = 40_000,
-    as_trained: Annotated[bool, typer.Option(help="Also with the model as it was trained.")] = True,
+    known: Annotated[
+        str, typer.Option(help="Shares of payments that ask nothing, separated by commas.")
+    ] = "0,0.9",
+    seconds: Annotated[
+        float, typer.Option(min=1, help="How long payments come, each time; 100 at least.")
+    ] = 6,
+    repeat: Annotated[int, typer.Option(min=1, help="How often; a row has all of them.")] = 1,
+    transactions: Annotated[int, typer.Option(min=2000, help="Of training.")] = 100_000,
+    accounts: Annotated[int, typer.Option(min=1000, help="Of all banks.")] = 100_000,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Where to write it all.")] = None,
 ) -> None:
     """Judge payments live with banks, hub and service as processes, and measure the time."""
-    with tempfile.TemporaryDirectory(prefix="pv4fad-bench-") as name:
-        err.print(f"training with {banks} banks ...")
-        world = LiveWorld(Path(name), transactions=transactions, banks=banks, accounts=accounts)
-        table = Table(title=f"{accounts:,} accounts, {banks} banks, {seconds:g} s each")
-        for column in (
-            *(
-                "model",
-                "tick",
-                "per s",
-                "payments",
-                "p50/p95/p99 ms",
-                "asked",
-                "no answer",
-                "wrong",
-            ),
-            *("CPU service", "workers", "hub", "banks", "kB each"),
-        ):
-            table.add_column(column, justify="right")
-        wanted, n_wrong = [float(one) for one in rates.split(",")], 0
-        for tick in (int(one) for one in ticks.split(",")):
-            world.set_tick(tick or None)
-            for every in (True, False)[: 1 + as_trained]:
-                n_wrong += _measure(world, table, tick, wanted, seconds, every=every)
-        out.print(table)
-    if n_wrong:
+    loads = [
+        Load(n_banks, int(tick) or default_tick_ms(n_banks), share, rate, seconds)
+        for n_banks in map(int, _numbers(banks))
+        for tick in _numbers(ticks)
+        for share in _numbers(known)
+        for rate in _numbers(rates)
+    ]
+    err.print(
+        f"{len(loads)} rows: about {_minutes(loads, repeat, transactions):.0f} minutes on two idle"
+        " cores"
+    )
+    rows: list[Row] = []
+    _print(COLUMNS)
+    for row in _rows(loads, repeat, transactions, accounts):
+        _print(row.cells())
+        rows.append(row)
+        if json_file is not None:
+            write_whole(json_file, json.dumps([asdict(one) for one in rows], indent=1) + "\n")
+    if n_wrong := sum(row.wrong for row in rows):
         fail(f"{n_wrong:,} payments were decided with an answer that no bank's record gives", 1)
 
 
-def _measure(
-    world: LiveWorld, table: Table, tick: int, rates: list[float], seconds: float, *, every: bool
-) -> int:
-    """One row for each rate; how many payments were decided wrongly."""
-    payments, n_wrong = world.payments, 0
-    rows = payments.first_dealings() if every else np.arange(len(payments.rows))
-    with world.running(every_payment_asks=every) as running:
-        token, port = world.token, running.port
-        warm, rows = rows[:_WARM_UP], rows[_WARM_UP:]
-        send_all(port, token, payments.bodies(warm, "-warm"), 50, 1)
-        for number, rate in enumerate(rates):
-            n = min(int(rate * seconds), len(rows))
-            some, rows = rows[:n], rows[n:]
-            if n < _WARM_UP:
-                err.print(f"{rate:g} per second: too few accounts left")
-                continue
-            bodies = payments.bodies(some, f"-{number}")
-            before, cpu, begun = running.of("pv4fad_live_bytes"), _cpu(running), time.monotonic()
-            found = send_all(port, token, bodies, rate, number)
-            passed = time.monotonic() - begun
-            used = {one: (_cpu(running)[one] - cpu[one]) / passed for one in cpu}
-            kb = (running.of("pv4fad_live_bytes") - before) / n / 1000
-            hows = Counter(one["decided"] for one in found.answers)
-            wrong = _n_wrong(found, payments, some) if every else 0
-            n_wrong += wrong
-            p50, p95, p99 = (1000 * np.quantile(found.seconds, q) for q in (0.5, 0.95, 0.99))
-            table.add_row(
-                "all ask" if every else "as trained",
-                str(tick or "default"),
-                f"{rate:g}",
-                f"{n:,}",
-                f"{p50:.0f}/{p95:.0f}/{p99:.0f}",
-                f"{hows['banks asked']:,}",
-                f"{hows['bank not answering']:,}",
-                f"{wrong:,}" if every else "-",
-                *(f"{one:.2f}" for one in used.values()),
-                f"{kb:.1f}",
+def _rows(loads: Sequence[Load], repeat: int, transactions: int, accounts: int) -> Iterator[Row]:
+    for n_banks in dict.fromkeys(load.banks for load in loads):
+        err.print(f"training with {n_banks} banks ...")
+        with tempfile.TemporaryDirectory(prefix="pv4fad-bench-") as name:
+            world = LiveWorld(
+                Path(name), transactions=transactions, banks=n_banks, accounts=accounts
             )
-            err.print(f"{rate:g}/s: p50 {p50:.0f} p95 {p95:.0f} p99 {p99:.0f} ms, {dict(hows)}")
-    return n_wrong
+            with world.federation() as federation:
+                for load in loads:
+                    if load.banks == n_banks:
+                        world.set_tick(load.tick_ms)
+                        parts = [_measure(world, federation, load, i) for i in range(repeat)]
+                        yield row_of(load, parts)
 
 
-def _n_wrong(found: Answered, payments: Payments, rows: NDArray[np.int64]) -> int:
-    answer = SCHEMA.words(HOLDERS_ANSWER)
-    asked = np.array([one["decided"] == "banks asked" for one in found.answers])
-    says = np.array([answer in one["reasons"] for one in found.answers])
-    return int((asked & (says != payments.positive[rows])).sum())
+def _measure(world: LiveWorld, federation: dict[str, int], load: Load, number: int) -> Part:
+    payments, rng = world.payments, np.random.default_rng(number)
+    first = payments.first_dealings()
+    n_warm = min(_WARM_UP, len(first) // 4)
+    warm, first = first[:n_warm], first[n_warm:]
+    with world.service(federation) as running:
+        ids = [f"warm-{n}" for n in range(len(warm))]
+        bodies = payments.bodies(warm, ids, 0)
+        answers = send_all(running.port, world.token, bodies, _WARM_UP_PER_S, number).answers
+        told = [one.get("decided") == "banks asked" for one in answers]
+        asked = warm[told] if any(told) else warm
+        rows, is_new = _drawn(payments, first, asked, load, rng)
+        bodies = payments.bodies(rows, [f"live-{n}" for n in range(len(rows))], n_warm)
+        before, cpu, begun = running.metrics(), _cpu(running), time.monotonic()
+        found = send_all(running.port, world.token, bodies, load.rate, number)
+        passed, after = time.monotonic() - begun, running.metrics()
+        used = {one: cpu_s - cpu[one] for one, cpu_s in _cpu(running).items()}
+    missed, n_bytes = (
+        _sum(after, name) - _sum(before, name)
+        for name in ("pv4fad_live_missed_total", "pv4fad_live_bytes_total")
+    )
+    wrong = n_wrong(found, payments.positive[rows])
+    return Part(found, is_new, wrong, missed, used, passed, n_bytes)
+
+
+def _drawn(
+    payments: Payments,
+    first: NDArray[np.int64],
+    warm: NDArray[np.int64],
+    load: Load,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Payments, and which are new: the others have the accounts of `warm` only."""
+    is_new = rng.random(load.n) >= load.known
+    is_new &= np.cumsum(is_new) <= len(first)
+    if load.known == 0:
+        is_new = is_new[is_new]  # no more than there are
+    rows = np.zeros(len(is_new), np.int64)
+    rows[is_new] = first[: is_new.sum()]
+    if not is_new.all():
+        rows[~is_new] = rng.choice(payments.among(warm), (~is_new).sum())
+    return rows, is_new
 
 
 def _cpu(running: Running) -> dict[str, float]:
@@ -137,4 +153,30 @@ def _cpu(running: Running) -> dict[str, float]:
         "workers": tree_cpu_s(pids[SERVICE]) - service,
         "hub": tree_cpu_s(pids[AGGREGATOR]),
         "banks": sum(map(tree_cpu_s, banks)),
+        "client": time.process_time(),
     }
+
+
+def _sum(metrics: dict[str, float], name: str) -> float:
+    return sum(value for known, value in metrics.items() if known.startswith(name))
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(one) for one in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: expected numbers, separated by commas") from None
+
+
+def _minutes(loads: Sequence[Load], repeat: int, transactions: int) -> float:
+    """How long it takes, roughly: from the CPU seconds of a few runs."""
+    each = sum(load.n / load.rate + _WARM_UP / _WARM_UP_PER_S + _START_S for load in loads)
+    worlds = sum(15 + 4 * n + transactions / 4000 for n in {load.banks for load in loads})
+    return (each * repeat + worlds) / 60
+
+
+def _print(cells: Sequence[str]) -> None:
+    """One row, at once."""
+    widths = (len(column) for column in COLUMNS)
+    line = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+    out.print(line, soft_wrap=True, markup=False)

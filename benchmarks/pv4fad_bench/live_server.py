@@ -1,8 +1,9 @@
-"""The service of a payment network as `pv4fad serve`, for `pv4fad bench live`.
+"""The service of a payment network as `pv4fad serve`, for `pv4fad bench live` and `soak`.
 
-    python -m pv4fad_bench.live_server FOLDER PORT [every]
+    python -m pv4fad_bench.live_server FOLDER PORT
 
-With `every` the model is one to which all answers of banks matter, so that every payment asks.
+The model is one to which all answers of banks matter: every payment with an account that is not
+known asks.
 """
 
 from __future__ import annotations
@@ -26,14 +27,13 @@ def _telling(judging: Judging) -> Judging:
     return dataclasses.replace(judging, model=strong)
 
 
-def main(folder: str, port: str, *how: str) -> None:
-    if "every" in how:
-        stored = Judging.stored
+def main(folder: str, port: str) -> None:
+    stored = Judging.stored
 
-        def telling(*arguments: Any) -> Judging:
-            return _telling(stored(*arguments))
+    def telling(*arguments: Any) -> Judging:
+        return _telling(stored(*arguments))
 
-        setattr(Judging, "stored", telling)  # noqa: B010
+    setattr(Judging, "stored", telling)  # noqa: B010
     payment_network(Path(folder), port=int(port))
 
 

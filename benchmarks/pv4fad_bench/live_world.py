@@ -1,4 +1,4 @@
-"""A trained federation in folders, and its processes, for `pv4fad bench live`."""
+"""A trained federation in folders, and its processes, for `pv4fad bench live` and `soak`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,9 +63,16 @@ class Payments:
     positive: NDArray[np.bool_] = field(repr=False)
     """(payments,): whether the record of some account is not ordinary."""
 
-    def bodies(self, rows: NDArray[np.int64], mark: str) -> list[bytes]:
-        """Each payment as JSON; `mark` makes its id another one."""
-        return bodies_of(self.rows[rows].with_columns(pl.col("MessageId") + mark))
+    def bodies(self, rows: NDArray[np.int64], ids: Sequence[str], start: int) -> list[bytes]:
+        """Each payment as JSON, under these ids: a second after the other, from `start` s on."""
+        times = pl.duration(seconds=pl.int_range(start, start + len(rows)))
+        moved = _moved(self.rows[rows], pl.lit(self.rows["Timestamp"].max()) + times)
+        frame = moved.with_columns(
+            pl.Series("MessageId", ids), pl.Series("UETR", [str(uuid4()) for _ in ids])
+        )
+        names = frame.columns
+        values = (json.loads(text) for text in texts_of(frame))
+        return [json.dumps(dict(zip(names, one, strict=True))).encode() for one in values]
 
     def first_dealings(self) -> NDArray[np.int64]:
         """Payments in an order in which each has an account that none before it has."""
@@ -77,12 +84,11 @@ class Payments:
                 chosen.append(row)
         return np.array(chosen, np.int64)
 
-
-def bodies_of(payments: pl.DataFrame) -> list[bytes]:
-    """Each payment as JSON."""
-    names = payments.columns
-    values = (json.loads(text) for text in texts_of(payments))
-    return [json.dumps(dict(zip(names, one, strict=True))).encode() for one in values]
+    def among(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All payments that have no accounts but those of these payments."""
+        accounts = np.setdiff1d(self.account[rows], [-1])
+        known = np.isin(self.account, accounts)
+        return np.flatnonzero((known | (self.account == -1)).all(axis=1) & known.any(axis=1))
 
 
 class LiveWorld:
@@ -158,32 +164,45 @@ class LiveWorld:
         with Journal.open(folder.path, key) as journal:
             return {one.payment_id: one.answer for one in journal.decisions()}
 
-    def commands(self, port: int, *, every_payment_asks: bool) -> dict[str, list[str]]:
+    def commands(self, port: int) -> dict[str, list[str]]:
         """By process: hub, banks, and the service at this port."""
         service = ["-m", "pv4fad_bench.live_server", str(self.root / PAYMENT_NETWORK), str(port)]
         words = {
             name: ["-m", "pv4fad", "party", "run", str(self.root / name)]
             for name in (AGGREGATOR, *self.banks)
         }
-        return words | {SERVICE: service + ["every"] * every_payment_asks}
+        return words | {SERVICE: service}
 
     @contextmanager
-    def running(self, *, every_payment_asks: bool) -> Iterator[Running]:
-        """Hub, banks and service in processes of their own, with an empty journal."""
+    def federation(self) -> Iterator[dict[str, int]]:
+        """Hub and banks in processes of their own."""
+        others = {name: words for name, words in self.commands(0).items() if name != SERVICE}
+        with self._started(others) as processes:
+            yield {name: one.pid for name, one in processes.items()}
+
+    @contextmanager
+    def service(self, federation: dict[str, int]) -> Iterator[Running]:
+        """The service beside these, with an empty journal: all accounts are new to it."""
         self.forget_payments()
         (port,) = free_ports(1)
-        processes: dict[str, subprocess.Popen[bytes]] = {}
-        try:
-            commands = self.commands(port, every_payment_asks=every_payment_asks)
-            for name, words in commands.items():
-                processes[name] = self.start(name, words)
-            found = Running({name: one.pid for name, one in processes.items()}, port, self)
+        with self._started({SERVICE: self.commands(port)[SERVICE]}) as processes:
+            found = Running(federation | {SERVICE: processes[SERVICE].pid}, port, self)
             until = time.monotonic() + _READY_WITHIN_S
             while not found.is_ready():
                 if processes[SERVICE].poll() is not None or time.monotonic() > until:
                     raise RuntimeError((self.root / "service.log").read_text())
                 time.sleep(0.2)
             yield found
+
+    @contextmanager
+    def _started(
+        self, commands: dict[str, list[str]]
+    ) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+        processes: dict[str, subprocess.Popen[bytes]] = {}
+        try:
+            for name, words in commands.items():
+                processes[name] = self.start(name, words)
+            yield processes
         finally:
             for process in processes.values():
                 process.terminate()
@@ -261,5 +280,11 @@ def _payments(rows: pl.DataFrame, judging: Judging, records: dict[str, pl.DataFr
     known = inside[account]
     positive = np.asarray((flagged[account].astype(bool) & known).any(axis=1))
     new_ids = pl.Series("UETR", [str(uuid4()) for _ in range(rows.height)])
-    again = rows.drop("Label").with_columns(pl.col("Timestamp") + _LATER, new_ids)
+    again = _moved(rows.drop("Label"), pl.col("Timestamp") + _LATER).with_columns(new_ids)
     return Payments(again, np.where(known, account, -1), positive)
+
+
+def _moved(rows: pl.DataFrame, time: pl.Expr) -> pl.DataFrame:
+    """The same payments at another time; each is settled as many days later as it was."""
+    delay = pl.col("SettlementDate") - pl.col("Timestamp").dt.date()
+    return rows.with_columns(Timestamp=time, SettlementDate=time.dt.date() + delay)

@@ -20,6 +20,7 @@ from pv4fad.hashing.placement import place
 from pv4fad.he.keys import Decryptor
 from pv4fad.he.ring import Ring
 from pv4fad.protocol.count.steps import masked_products
+from pv4fad.protocol.match.class_powers import of_classes
 from pv4fad.protocol.match.messages import (
     BlindedIndicators,
     EncryptedTable,
@@ -30,6 +31,7 @@ from pv4fad.protocol.match.messages import (
     RemainderBits,
     ValueDigits,
 )
+from pv4fad.protocol.match.state import BankShares
 from pv4fad.protocol.match.steps import (
     BlindedBlock,
     IndicatorsJob,
@@ -119,7 +121,7 @@ def _watch(pool: MeasuredPool, workload: Workload, parameters: RunParameters) ->
     def opened(job: OpenJob, values: NDArray[np.uint64]) -> None:
         if job.secret.ring == parameters.match_ring:
             with pool.stopwatch.paused():
-                check.opened(values)
+                check.opened(of_classes(values, parameters.plain_modulus))
 
     pool.taps = {blind_indicators: blinded, open_block: opened}
     pool.end_before = masked_products
@@ -151,7 +153,7 @@ class _ForgetfulStore(MemoryStore):
     """Drops E_j[s], which has been checked: nothing in a match reads it, and it would add up."""
 
     def _write(self, key: str, value: bytes) -> None:
-        if "/shares/" not in key:
+        if f"/{BankShares.__name__}/" not in key:
             super()._write(key, value)
 
 

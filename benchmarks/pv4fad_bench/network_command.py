@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table as Printed
 
+from pv4fad import __version__
 from pv4fad.cli.console import fail, out, progress_bar
 from pv4fad.cli.options import Workers
+from pv4fad.files import require_writable, write_whole
 from pv4fad.report.texts import size_text
-from pv4fad_bench.commands import WRONG, Bar
+from pv4fad_bench.commands import WRONG, Bar, JsonFile
+from pv4fad_bench.harness import this_machine
+from pv4fad_bench.network_limits import NIGHT_S, Limit, Unit, holds_up_to, limits
 from pv4fad_bench.network_size import Need, Network, Table, bench_network
 
-_HOUR_S, _NIGHT_HOURS = 3600, 8
+_TEXT: dict[Unit, Callable[[float], str]] = {
+    "": lambda value: f"{value:,.0f}",
+    "log2": lambda value: f"2^{value:.1f}",
+    "bytes": lambda value: size_text(round(value)),
+    "hours": lambda value: f"{value:,.1f} h",
+}
 
 
 def command(
@@ -31,27 +43,74 @@ def command(
             "--bank-share", min=1, help="Accounts of an institution for each that payments meet."
         ),
     ] = 4.0,
+    payments: Annotated[int, typer.Option("--payments", min=1, help="A day.")] = 50_000_000,
+    days: Annotated[
+        int,
+        typer.Option("--days", min=1, help="Of payments to train on, and to remember live."),
+    ] = 30,
     workers: Workers = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Arithmetic for a large network: cores and bytes, from two jobs measured here.
+    """Arithmetic for a large network: cores, bytes and memory, from unit costs measured here.
 
-    Also which bounds of a single run it would break.
+    Also what would break first.
     """
+    require_writable(json_file)
+    network = Network(institutions, accounts, bank_share, payments, days)
     with progress_bar() as bars:
-        need = bench_network(Network(institutions, accounts, bank_share), workers, Bar(bars))
-    _print(need)
-    if not all(all(one.job.checks.values()) for one in (need.small, need.full)):
+        need = bench_network(network, workers, Bar(bars))
+    found = list(zip(limits(need), holds_up_to(need), strict=True))
+    if json_file is not None:
+        write_whole(json_file, json.dumps(_document(need, found), indent=2) + "\n")
+    _print(need, found)
+    if not need.units.checks:
         fail(WRONG, 1)
 
 
-def _print(need: Need) -> None:
-    network, tables = need.network, need.tables
+def _print(need: Need, found: list[tuple[Limit, int]]) -> None:
+    network = need.network
     out.print(
         f"{network.institutions:,} institutions, {network.accounts:,} accounts,"
-        f" {network.bank_share:g} times as many at the institutions",
+        f" {network.bank_share:g} times as many at the institutions;"
+        f" {network.payments:,} payments a day, {network.days} days of them known",
         soft_wrap=True,
     )
-    costs = Printed("", title="Both parties' work, from unit costs of this machine")
+    out.print(_units(need))
+    out.print(_tables(need))
+    out.print(_needs(need))
+    bounds = Printed("bound", title="Where it would break, and at how many institutions")
+    for heading in ("allowed", "here", "holds up to"):
+        bounds.add_column(heading, justify="right")
+    for limit, most in sorted(found, key=lambda one: (one[0].holds, one[1])):
+        text = _TEXT[limit.unit]
+        mark = "[green]all[/]" if limit.holds else f"[bold red]{most:,}[/]"
+        bounds.add_row(limit.what, text(limit.allowed), text(limit.here), mark)
+    out.print(bounds)
+
+
+def _units(need: Need) -> Printed:
+    payment, live = need.units.payment, need.units.live
+    printed = Printed("", "ms of a core", "bytes", title="Unit costs, measured here")
+    for name, seconds, n_bytes in (
+        ("payment: features, in training", payment.features_cpu_s, payment.training_bytes),
+        ("payment: local model, in training", payment.model_cpu_s, None),
+        ("payment: known and judged live", payment.judge_cpu_s, payment.known_bytes),
+        ("payment: journal of decisions", None, payment.journal_bytes),
+        ("live query: payment network", live.query_cpu_s, live.n_bytes),
+        ("live query: institution", live.reply_cpu_s, None),
+        ("megabyte at the hub, as many parties", _hub_cpu_s(need), None),
+    ):
+        printed.add_row(
+            name,
+            "" if seconds is None else f"{1000 * seconds:.3f}",
+            "" if n_bytes is None else f"{n_bytes:,}",
+        )
+    return printed
+
+
+def _tables(need: Need) -> Printed:
+    tables = need.tables
+    costs = Printed("", title="Match, count and score, work of both parties")
     for heading in ("accounts", "train CPU s", "bytes", "score CPU s", "bytes"):
         costs.add_column(heading, justify="right")
     by_rank = [table for table in reversed(tables) for _ in range(table.number)]
@@ -64,21 +123,7 @@ def _print(need: Need) -> None:
     every = [(table, table.number) for table in tables]
     declared = sum(table.layout.n_accounts_declared * n for table, n in every)
     costs.add_row("all", f"{declared:,}", *_cells(need, every))
-    out.print(costs)
-    cpu_s = sum(n * need.train_cpu_s(table) for table, n in every)
-    cores = cpu_s / (_NIGHT_HOURS * _HOUR_S)
-    out.print(
-        f"all tables within {_NIGHT_HOURS} hours: {cores:,.1f} cores"
-        f" ({cpu_s / _HOUR_S:,.0f} core hours), all parties together",
-        soft_wrap=True,
-    )
-    bounds = Printed("bound of a single run", title="Where it would break")
-    for heading in ("allowed", "here", ""):
-        bounds.add_column(heading, justify="right")
-    for limit in need.limits():
-        mark = "[green]holds[/]" if limit.holds else "[bold red]breaks[/]"
-        bounds.add_row(limit.what, limit.allowed, limit.would_be, mark)
-    out.print(bounds)
+    return costs
 
 
 def _cells(need: Need, tables: list[tuple[Table, int]]) -> list[str]:
@@ -88,3 +133,75 @@ def _cells(need: Need, tables: list[tuple[Table, int]]) -> list[str]:
         f"{sum(n * need.score_cpu_s(table) for table, n in tables):,.2f}",
         size_text(round(sum(n * need.score_bytes(table) for table, n in tables))),
     ]
+
+
+def _needs(need: Need) -> Printed:
+    days, hours = need.network.days, NIGHT_S // 3600
+    printed = Printed("", "cores", "bytes", "of which", title="What it needs")
+    printed.columns[1].justify = printed.columns[2].justify = "right"
+    for name, cores, n_bytes, kind in _rows(need):
+        printed.add_row(name.format(days=days, hours=hours), *_need_cells(cores, n_bytes), kind)
+    return printed
+
+
+def _need_cells(cores: float | None, n_bytes: float) -> tuple[str, str]:
+    return "" if cores is None else f"{cores:,.2f}", size_text(round(n_bytes))
+
+
+def _rows(need: Need) -> tuple[tuple[str, float | None, float, str], ...]:
+    """What is done, cores, bytes, and what the bytes are."""
+    network, payment = need.network, need.units.payment
+    scored_s = network.payments * (payment.features_cpu_s + payment.judge_cpu_s)
+    return (
+        ("prepare {days} days, in {hours} h", need.prepare_cpu_s / NIGHT_S, need.prepare_bytes,
+         "memory"),
+        ("match and count, in {hours} h", need.total(need.train_cpu_s) / NIGHT_S,
+         need.total(need.train_bytes), "sent"),
+        ("tables and keys of all, to all", None, need.public_bytes * network.institutions, "sent"),
+        ("score a day in a batch, in {hours} h",
+         (scored_s + need.total(need.score_cpu_s)) / NIGHT_S, need.total(need.score_bytes), "sent"),
+        ("live: judge payments", need.judge_cores, need.known_bytes, "memory"),
+        ("live: accounts that can be asked about", None, need.live_share_bytes, "memory"),
+        ("live: journal", None, need.journal_bytes, "disk, a day"),
+        ("live: a query to each, every second", need.query_cores, need.query_bytes,
+         "sent, a second"),
+    )  # fmt: skip
+
+
+def _hub_cpu_s(need: Need) -> float:
+    return need.units.fragment_cpu_s(need.network.institutions)
+
+
+def _document(need: Need, found: list[tuple[Limit, int]]) -> dict[str, Any]:
+    units = need.units
+    return {
+        "pv4fad": __version__,
+        "benchmark": "network",
+        "machine": this_machine(),
+        "network": asdict(need.network),
+        "units": {
+            "payment": asdict(units.payment),
+            "live": asdict(units.live),
+            "hub_fragment_cpu_s": _hub_cpu_s(need),
+            "identity_bytes": units.identity_bytes,
+        },
+        "tables": [
+            {
+                "accounts": table.layout.n_accounts_declared,
+                "bank_accounts": table.bank_accounts,
+                "number": table.number,
+                "blocks": table.layout.n_blocks,
+                "train_cpu_s": need.train_cpu_s(table),
+                "train_bytes": need.train_bytes(table),
+                "score_cpu_s": need.score_cpu_s(table),
+                "score_bytes": need.score_bytes(table),
+            }
+            for table in need.tables
+        ],
+        "needs": [
+            {"what": name.format(days=need.network.days, hours=NIGHT_S // 3600), "cores": cores,
+             "bytes": n_bytes, "of": kind}
+            for name, cores, n_bytes, kind in _rows(need)
+        ],
+        "limits": [asdict(limit) | {"holds_up_to": most} for limit, most in found],
+    }  # fmt: skip

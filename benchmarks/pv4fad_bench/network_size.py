@@ -1,39 +1,50 @@
 """`pv4fad bench network`: arithmetic for a network larger than any machine here, from unit costs.
 
-Two jobs are measured, and checked as always: one small bank, and one whose table fills blocks.
-What a network with thousands of institutions would need follows from them and from public sizes.
-Institutions are as unequal as ranks are: the k-th has 1/k of the accounts of the first.
+Measured, and checked as always: two jobs, one small bank and one whose table fills blocks; and what
+a payment, a live query and a fragment at the hub take (`network_units`).  What a network with
+thousands of institutions would need follows from them and from public sizes.  Institutions are as
+unequal as ranks are: the k-th has 1/k of the accounts of the first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import log2
+from math import ceil
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pv4fad.hashing.keyed import N_FUNCTIONS
-from pv4fad.hashing.table_size import TableLayout
-from pv4fad.hashing.tags import log2_false_match_bound
-from pv4fad.he.ring import PLAIN_MODULI
+from pv4fad.hashing.table_size import BLOCK_SIZE, TableLayout
 from pv4fad.protocol.layouts import cheapest_layout, table_seconds
-from pv4fad.protocol.parameters import (
-    LOG2_DISTANCE,
-    LOG2_FALSE_MATCH,
-    RunParameters,
-    most_in_a_bin,
-)
+from pv4fad.protocol.live.plan import default_tick_ms
+from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.tables import padded
 from pv4fad.workers import Workers
 from pv4fad_bench.evidence_workload import EvidenceWorkload
 from pv4fad_bench.harness import Progress
+from pv4fad_bench.network_units import (
+    LiveUnits,
+    PaymentUnits,
+    hub_fragment_cpu_s,
+    identity_bytes,
+    live_units,
+    payment_units,
+)
 from pv4fad_bench.whole import WholeJob, run_whole_job
 
 _SMALL, _FULL = 5_000, 50_000  # accounts on each side
+_PAYMENTS = 300_000
+_HUB_SIZES = 1, 2_000  # the hub looks through all parties for each fragment
 _PER_ACCOUNT = 3
-_SECONDS = 12.0
+_SECONDS = 20.0
+_STEPS = 5
+_DAY_S = 86_400
+# Above it the bound on failed placements takes seconds, and asks for 1.2 bins per account.
+_PLANNED_UP_TO, _BINS_PER_ACCOUNT = 50_000, 1.2
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,10 @@ class Network:
     """That the payment network sees, at all institutions together."""
     bank_share: float
     """How many accounts an institution has for each of its own that the payment network sees."""
+    payments: int
+    """A day."""
+    days: int
+    """Of payments that are trained on, and that the live service knows."""
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -90,6 +105,20 @@ class Network:
         shares = 1 / np.arange(1, self.institutions + 1)
         rounded: NDArray[np.float64] = np.round(self.accounts * shares / shares.sum())
         return np.maximum(1, rounded).astype(np.int64)
+
+    @property
+    def known_payments(self) -> int:
+        return self.payments * self.days
+
+    def with_institutions(self, n: int) -> Self:
+        """So many, with accounts and payments in proportion."""
+        share = n / self.institutions
+        return replace(
+            self,
+            institutions=n,
+            accounts=max(1, round(self.accounts * share)),
+            payments=max(1, round(self.payments * share)),
+        )
 
 
 @dataclass(frozen=True)
@@ -102,38 +131,45 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Limit:
-    """A bound of one run: how large a number may be, and how large it would be."""
+class Units:
+    """What was measured."""
 
-    what: str
-    allowed: str
-    would_be: str
-    holds: bool
+    small: Measured
+    full: Measured
+    payment: PaymentUnits
+    live: LiveUnits
+    fragment_cpu_s: Callable[[int], float]
+    """At the hub, by institutions."""
+    identity_bytes: int
+    n_tables: int
+    """That layouts are planned for."""
+
+    @property
+    def checks(self) -> bool:
+        """Whether all results were right."""
+        return all(all(one.job.checks.values()) for one in (self.small, self.full))
 
 
 @dataclass(frozen=True)
 class Need:
-    """What training, one scoring, and the bounds of a run come to."""
+    """What a network comes to."""
 
     network: Network
-    small: Measured
-    full: Measured
+    units: Units
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
         """Sizes are padded, so that few different ones are left."""
-        n_atoms = self.full.n_atoms
         declared, numbers = np.unique(
             [padded(int(size)) for size in self.network.sizes], return_counts=True
         )
         made = []
         for size, number in zip(declared.tolist(), numbers.tolist(), strict=True):
             bank = padded(round(size * self.network.bank_share))
-            layout = cheapest_layout(
-                size, bank, n_trees=1, n_atoms=n_atoms, n_tables=self.network.institutions
-            )
-            made.append(Table(layout, bank, number))
+            made.append(Table(_layout(size, bank, self.units), bank, number))
         return tuple(made)
+
+    # Of a table.
 
     def train_cpu_s(self, table: Table) -> float:
         of = self._like(table)
@@ -150,55 +186,91 @@ class Need:
 
     def _like(self, table: Table) -> Measured:
         """The job whose table is of the same kind: a strip of a ciphertext, or full blocks."""
-        full_block = self.full.parameters.tables[0].layout.block_size
-        return self.small if table.layout.block_size < full_block else self.full
+        full, small = self.units.full, self.units.small
+        full_block = full.parameters.tables[0].layout.block_size
+        return small if table.layout.block_size < full_block else full
 
-    def limits(self) -> tuple[Limit, ...]:
-        """The bounds that a single run has."""
-        declared = sum(one.layout.n_accounts_declared * one.number for one in self.tables)
-        blocks = sum(one.layout.n_blocks * one.number for one in self.tables)
-        bins = sum(one.layout.n_bins * one.number for one in self.tables)
-        pairs = sum(
-            one.number
-            * (
-                N_FUNCTIONS * one.bank_accounts
-                + one.layout.n_blocks * most_in_a_bin(one.bank_accounts, one.layout.n_bins_used)
-            )
-            for one in self.tables
-        )
-        false_match = log2_false_match_bound(pairs, bins, self.full.n_atoms)
-        bounds, n_atoms = self.full.parameters.bounds, self.full.n_atoms
-        per_block = {"values": 2, "distances": 2, "indicators": n_atoms}
-        distance = log2(
-            sum(blocks * n * 2.0 ** -bounds[name].distance_bits for name, n in per_block.items())
-        )
-        largest = PLAIN_MODULI[-1]
-        return (
-            Limit(
-                "accounts in one run, so that every count fits the plaintext modulus",
-                f"{largest:,}",
-                f"{declared:,}",
-                declared < largest,
-            ),
-            Limit(
-                "log2 of the chance of a false match",
-                f"{LOG2_FALSE_MATCH:.0f}",
-                f"{false_match:.1f}",
-                false_match <= LOG2_FALSE_MATCH,
-            ),
-            Limit(
-                "log2 distance from uniform of all that is sanitised in the match",
-                f"{LOG2_DISTANCE:.0f}",
-                f"{distance:.1f}",
-                distance <= LOG2_DISTANCE,
-            ),
-        )
+    # Of all.
+
+    def total(self, of_table: Callable[[Table], float]) -> float:
+        return sum(one.number * of_table(one) for one in self.tables)
+
+    @property
+    def public_bytes(self) -> int:
+        """That every institution is sent about all of them: tables and keys."""
+        of_table = len(self.units.full.parameters.tables[0].model_dump_json())
+        return self.network.institutions * (of_table + self.units.identity_bytes)
+
+    @property
+    def prepare_cpu_s(self) -> float:
+        """Features and local model of all payments of training."""
+        unit = self.units.payment
+        return self.network.known_payments * (unit.features_cpu_s + unit.model_cpu_s)
+
+    @property
+    def prepare_bytes(self) -> int:
+        """In memory of one process."""
+        return self.network.known_payments * self.units.payment.training_bytes
+
+    @property
+    def judge_cores(self) -> float:
+        """Of the live service, for as many payments a second as a day has on average."""
+        return self.network.payments / _DAY_S * self.units.payment.judge_cpu_s
+
+    @property
+    def known_bytes(self) -> int:
+        """In memory of the live service: payments."""
+        return self.network.known_payments * self.units.payment.known_bytes
+
+    @property
+    def live_share_bytes(self) -> float:
+        """In memory of the live service: shares of accounts."""
+        degree = self.units.full.parameters.share_ring.degree
+        blocks = self.total(lambda one: one.layout.n_blocks * ceil(one.layout.block_size / degree))
+        return blocks * self.units.live.block_bytes
+
+    @property
+    def journal_bytes(self) -> int:
+        """A day."""
+        return self.network.payments * self.units.payment.journal_bytes
+
+    @property
+    def query_cores(self) -> float:
+        """Of the live service, to send every institution a query each second."""
+        return self.network.institutions * self.units.live.query_cpu_s
+
+    @property
+    def query_bytes(self) -> int:
+        """With one query a second."""
+        return self.network.institutions * self.units.live.n_bytes
+
+    @property
+    def tick_ms(self) -> int:
+        return default_tick_ms(self.network.institutions)
+
+
+def _layout(size: int, bank: int, units: Units) -> TableLayout:
+    """As a run has it; of a large table about so."""
+    n_atoms = units.full.n_atoms
+    if size <= _PLANNED_UP_TO:
+        return cheapest_layout(size, bank, n_trees=1, n_atoms=n_atoms, n_tables=units.n_tables)
+
+    def full(n_blocks: int) -> TableLayout:
+        return TableLayout(size, 1, 1, n_blocks * BLOCK_SIZE, n_blocks)
+
+    def rises(n_blocks: int) -> bool:
+        now, more = (table_seconds(full(n), bank, n_atoms) for n in (n_blocks, n_blocks + 1))
+        return now <= more
+
+    least = ceil(_BINS_PER_ACCOUNT * size / BLOCK_SIZE)
+    choices = range(least, 2 * padded(bank) // BLOCK_SIZE + 2 * least)
+    return full(choices[bisect_left(choices, True, key=rises)])
 
 
 def bench_network(network: Network, workers: Workers, progress: Progress) -> Need:
-    """Measure the two jobs, and multiply."""
+    """Measure, and multiply."""
     jobs = [EvidenceWorkload(size, size) for size in (_SMALL, _FULL)]
-    progress.begin(_SECONDS, len(jobs))
+    progress.begin(_SECONDS, _STEPS)
     measured = []
     for workload in jobs:
         job = run_whole_job(
@@ -210,4 +282,19 @@ def bench_network(network: Network, workers: Workers, progress: Progress) -> Nee
         )
         measured.append(Measured(workload, workload.parameters(), job))
         progress.advance()
-    return Need(network, *measured)
+    payment = payment_units(_PAYMENTS)
+    progress.advance()
+    live = live_units(jobs[0].kinds, measured[0].n_atoms)
+    progress.advance()
+    few, many = (hub_fragment_cpu_s(n) for n in _HUB_SIZES)
+    progress.advance()
+
+    def fragment_cpu_s(institutions: int) -> float:
+        least, most = _HUB_SIZES
+        return few + (many - few) * (institutions - least) / (most - least)
+
+    small, full = measured
+    tables = network.institutions
+    return Need(
+        network, Units(small, full, payment, live, fragment_cpu_s, identity_bytes(), tables)
+    )

@@ -14,14 +14,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
-import polars as pl
-from numpy.typing import NDArray
 
 from pv4fad_bench.live_load import Connections
-from pv4fad_bench.live_world import Payments, bodies_of
+from pv4fad_bench.live_world import Payments
 
 ONCE_MORE = 50
 """One payment of so many is sent again after it was answered."""
@@ -60,23 +57,12 @@ def drawn(
     rows = rng.integers(len(payments.rows), size=len(due))
     first = payments.first_dealings()[: len(due)]
     rows[np.linspace(0, len(due) - 1, len(first)).astype(np.int64)] = first
-    begins = payments.rows["Timestamp"].max()
     for start in range(0, len(due), _MADE_AT_ONCE):
         some = slice(start, start + _MADE_AT_ONCE)
-        yield from _made(payments, rows[some], due[some], start, begins)
-
-
-def _made(
-    payments: Payments, rows: NDArray[np.int64], due: NDArray[np.float64], start: int, begins: Any
-) -> Iterator[Sent]:
-    ids = [f"soak-{start + n}" for n in range(len(rows))]
-    frame = payments.rows[rows].with_columns(
-        pl.Series("MessageId", ids),
-        pl.Series("UETR", [str(uuid4()) for _ in ids]),
-        Timestamp=pl.lit(begins) + pl.duration(seconds=pl.int_range(start, start + len(rows))),
-    )
-    for one in zip(ids, rows.tolist(), bodies_of(frame), due.tolist(), strict=True):
-        yield Sent(*one)
+        ids = [f"soak-{start + n}" for n in range(len(rows[some]))]
+        bodies = payments.bodies(rows[some], ids, start)
+        for one in zip(ids, rows[some].tolist(), bodies, due[some].tolist(), strict=True):
+            yield Sent(*one)
 
 
 class Load:
@@ -137,16 +123,18 @@ class Load:
         return left
 
     async def _post(self, payments: list[Sent]) -> list[dict[str, Any] | None]:
-        nothing: list[dict[str, Any] | None] = [None] * len(payments)
+        answers: list[dict[str, Any] | None] = [None] * len(payments)
         try:
             async with asyncio.timeout(_ANSWER_WITHIN_S):
-                status, found = await self._connections.post([one.body for one in payments])
+                status, wrong = await self._connections.post(
+                    [one.body for one in payments], answers.__setitem__
+                )
         except (OSError, EOFError, TimeoutError):
             self._connections.forget()
-            return nothing
-        if status in (429, 503):
-            return nothing
-        return found if status == 200 else [{"error": f"{status}: {found}"}] * len(payments)
+            return answers  # some may have come
+        if status not in (200, 429, 503):
+            return [{"error": f"{status}: {wrong}"}] * len(payments)
+        return answers
 
     async def _once_more(self, payments: list[Sent]) -> None:
         answers = await self._post(payments)

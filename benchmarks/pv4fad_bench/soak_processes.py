@@ -65,7 +65,7 @@ class Supervised:
     """Ticks without a query, by bank: those of all services that there were."""
 
     def __enter__(self) -> Self:
-        self._commands = self.world.commands(self.port, every_payment_asks=True)
+        self._commands = self.world.commands(self.port)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._killed: set[int] = set()
         self._counted = Counter[str]()

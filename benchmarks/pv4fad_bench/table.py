@@ -14,9 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pv4fad
+import pv4fad_bench
 from pv4fad import __version__
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.files import write_whole
@@ -145,12 +149,12 @@ class FinishedRows:
             return
         try:
             document = json.loads(self._path.read_text(encoding="utf-8"))
-            version, found = document["pv4fad"], [_result(one) for one in document["rows"]]
+            code, found = document["code"], [_result(one) for one in document["rows"]]
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"{self._path} holds no rows of this table; give another file, or delete it"
             ) from error
-        if version != __version__ or any(one.setting != setting for one in found):
+        if code != _code() or any(one.setting != setting for one in found):
             raise DataError(
                 f"{self._path} holds rows of another version, scale or number of workers; "
                 "give another file, or delete it"
@@ -162,8 +166,18 @@ class FinishedRows:
         self.results[result.row.number] = result
         if self._path is not None:
             rows = [asdict(self.results[number]) for number in sorted(self.results)]
-            document = {"pv4fad": __version__, "rows": rows}
+            document = {"pv4fad": __version__, "code": _code(), "rows": rows}
             write_whole(self._path, json.dumps(document, indent=2) + "\n")
+
+
+@cache
+def _code() -> str:
+    """Tells this program from any other, released or not."""
+    digest = sha256()
+    for package in (pv4fad, pv4fad_bench):
+        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def bench_table(

@@ -2,14 +2,17 @@
 
 phases    of training, as `pv4fad train` has them, and `score`
 parties   CPU seconds of each, its jobs with them; those of the transport belong to nobody
-floor     the HE operations of match and score, timed inside their jobs, divided by the workers
+floor     the HE operations of match, count and score, timed inside their jobs, divided by the
+          workers
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from pv4fad.protocol.count.steps import add_up, masked_products
 from pv4fad.protocol.match.messages import BlindedIndicators
 from pv4fad.protocol.score.messages import ScoreReply
 from pv4fad.protocol.wire import Header
@@ -30,6 +33,7 @@ from pv4fad_bench.train import PhaseMeter, training_checks
 from pv4fad_bench.workload import Workload
 
 SCORE = "score"
+COUNT_JOBS: tuple[Callable[..., Any], ...] = (masked_products, add_up)
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,11 @@ class WholeJob:
 
     @property
     def overhead_ratio(self) -> float:
-        """Wall time of match and score against their floor; not below 1."""
-        return (self.phases["match"].wall_s + self.score_s) / self.floor_s
+        """Wall time of match, count and score against their floor; not below 1.
+
+        Count with them: the last answer of a match is opened when the count has begun.
+        """
+        return sum(self.phases[name].wall_s for name in ("match", "count", SCORE)) / self.floor_s
 
     def bytes_by_direction(self) -> dict[str, int]:
         """Bytes from each party to each other."""
@@ -114,6 +121,6 @@ def run_whole_job(
             dict(parties.cpu_s),
             traffic.traffic(),
             peak_memory(pool.usage),
-            pool.floor_s(*map(job_name, (*MATCH_JOBS, *SCORE_JOBS))),
+            pool.floor_s(*map(job_name, (*MATCH_JOBS, *COUNT_JOBS, *SCORE_JOBS))),
             training_checks(workload, parameters, federation) | batch.checks(),
         )

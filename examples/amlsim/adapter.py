@@ -14,8 +14,8 @@ ones; records are as they were when the rows begin.  docs/use/amlsim.md says why
 
 from __future__ import annotations
 
+import argparse
 import hashlib
-import sys
 from datetime import date
 from pathlib import Path
 from shutil import copyfile
@@ -109,4 +109,12 @@ def write(source: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description="AMLSim's accounts and transactions, as tables.")
+    parser.add_argument("source", type=Path, help="folder with nodes.csv and transactions.csv")
+    parser.add_argument("target", type=Path, metavar="DIR", help="new folder")
+    given = parser.parse_args()
+    if not any(given.source.glob("nodes.csv*")):
+        parser.error(f"{given.source} holds no nodes.csv or nodes.csv.gz")
+    if given.target.exists():
+        parser.error(f"{given.target} exists already")
+    write(given.source, given.target)

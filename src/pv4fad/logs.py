@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -51,6 +52,30 @@ def working_on(job: str = "", phase: str = "") -> None:
 def figures(**values: float | str) -> dict[str, Any]:
     """For `extra` of a line: numbers, and names that everybody may read."""
     return {"figures": values}
+
+
+class Seldom:
+    """Lines about one other party: at most one in so many seconds, whatever it does, so that it
+    cannot fill the disk."""
+
+    def __init__(self, log: logging.Logger, every_s: float) -> None:
+        self._log, self._every_s = log, every_s
+        self._latest = -every_s
+
+    def say(
+        self,
+        text: str,
+        *values: object,
+        level: int = logging.WARNING,
+        raised: Exception | None = None,
+    ) -> bool:
+        """Whether it was written; of `raised` where it happened."""
+        now = time.monotonic()
+        if now - self._latest < self._every_s:
+            return False
+        self._latest = now
+        self._log.log(level, text, *values, exc_info=raised)
+        return True
 
 
 def log_format(given: str) -> Format:

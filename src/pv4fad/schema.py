@@ -61,6 +61,7 @@ class RowsSchema(ValidatedModel):
     id: ColumnName
     """Unique in a table."""
     time: ColumnName
+    """When the row was; only earlier rows count as its past."""
     label: ColumnName = "Label"
     """1 for an anomaly, 0 otherwise; only training needs it."""
     event: ColumnName | None = None
@@ -82,6 +83,7 @@ class SideSchema(ValidatedModel):
     """One account, person or thing that a row is about."""
 
     id: ColumnName
+    """The column with the id of the record that is asked about."""
     holder: ColumnName | None = None
     """The column that names the holder of the record; where it is empty every holder is asked.
     By default every holder is always asked."""
@@ -95,6 +97,7 @@ class RecordSchema(ValidatedModel):
     """A holder's table: one row for each record."""
 
     id: ColumnName = "Id"
+    """The column with the id by which sides find the record."""
     holder: ColumnName | None = None
     """The column with the name that rows call the holder by; by default the party's own name."""
     namespace: ColumnName | None = None
@@ -152,9 +155,13 @@ class Schema(ValidatedModel):
     """
 
     name: Name
+    """What the data is called."""
     rows: RowsSchema
+    """The lead's table."""
     sides: dict[Name, SideSchema] = Field(min_length=1, max_length=MOST_SIDES)
+    """Whom or what a row is about, by name."""
     record: RecordSchema
+    """A holder's table."""
     format: Literal["table", "payments"] = "table"
     """How files are read: plain tables, or the columns of the payments challenge."""
     words: Words = Words()

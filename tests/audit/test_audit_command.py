@@ -13,9 +13,8 @@ import pytest
 from tests.kit.played import command, write_telling_data
 from tests.kit.small_federation import PASSPHRASE
 
-from pv4fad.audit.log_file import LogFile
-from pv4fad.audit.stamp import SALT_BYTES, STAMP_BYTES, Mark, Stamp
-from pv4fad.privacy.ledger import Spent
+from pv4fad.audit.log_file import LogFile, LoggedMessage
+from pv4fad.audit.stamp import STAMP_BYTES, Stamp
 from pv4fad.protocol.identity import stored_identity
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase
@@ -91,6 +90,14 @@ def test_a_log_has_no_secret_in_it(root):
         assert not [one for one in (*secrets, *salts) if one.hex() in text]
 
 
+def sign_and_write(root: Path, file: Path, log: Log) -> None:
+    """As the log's owner can."""
+    with DiskStore.open(root / "run" / file.stem, Passphrase(PASSPHRASE)) as store:
+        identity = stored_identity(store)
+    assert identity is not None
+    file.write_text(LogFile.model_validate_json(json.dumps(log)).signed_by(identity).to_json())
+
+
 def changed_by_sender(log: Log) -> None:
     chain(log, "sent", ONE)[1]["content"] = "00" * 32
 
@@ -141,7 +148,17 @@ def ledger_changed(log: Log) -> None:
 
 
 def other_commitment(log: Log) -> None:
-    log["runs"][0]["commitment"] = "ab" * 32
+    proposal = chain(log, "received", S)[0]
+    assert len(proposal["commitment"]) == 64
+    proposal["commitment"] = "ab" * 32
+
+
+def other_release(log: Log) -> None:
+    """It says that the other bank released sums for which that one's ledger has no expense."""
+    for one in log["chains"]:
+        if one["direction"] == "received":
+            last = one["messages"][-1]
+            last["message"] = last["message"].replace(last["message"].split("/")[0], "run9")
 
 
 def says_it_saw_another(log: Log) -> None:
@@ -155,25 +172,27 @@ CHANGES: list[tuple[Callable[[Log], None], str, str, str]] = [
     (changed_time, S, S, "in its log message 3 to bank01 is not what it signed"),
     (left_out_at_the_end, S, S, "its log does not have message"),
     (left_out_in_between, S, S, "its log has no message 2 to bank01"),
-    (left_out_by_receiver, ONE, ONE, "is not in its log, and it has confirmed it"),
+    (left_out_by_receiver, ONE, ONE, "is not in its log, and bank01 has confirmed it"),
     (moved_by_receiver, ONE, ONE, "its log has message 1 of payment-network after message 2"),
     (moved_by_sender, S, S, "its log has no message 1 to bank01"),
     (put_back, TWO, TWO, "it left it out, or its store was put back"),
     (put_back, S, S, "it left it out, or its store was put back"),
     (ledger_put_back, ONE, ONE, "its ledger has 1 entries, and had 2 in message"),
     (ledger_changed, ONE, ONE, "the first 2 entries of its ledger are not those of message"),
-    (other_commitment, ONE, S, "it has shown different commitments to"),
-    (says_it_saw_another, ONE, ONE, "it confirms another message"),
+    (other_commitment, ONE, ONE, "in its log message 1 of payment-network is not what was"),
+    (other_commitment, A, A, "in its log message 1 of payment-network is not what was"),
+    (other_release, S, S, "is not what was signed"),
+    (says_it_saw_another, ONE, ONE, "is not what it signed"),
 ]
 
 
 @pytest.mark.parametrize("case", CHANGES, ids=[f"{one[0].__name__}-{one[1]}" for one in CHANGES])
-def test_what_a_party_changes_is_found_and_it_is_named(logs, pv4fad, case):
+def test_what_a_party_changes_is_found_and_it_is_named(root, logs, pv4fad, case):
     change, whose, blamed, what = case
     file = logs / f"{whose}.json"
     log = json.loads(file.read_text())
     change(log)
-    file.write_text(json.dumps(log))
+    sign_and_write(root, file, log)
     code, text, error = pv4fad("audit", "verify", *sorted(logs.iterdir()), "--json")
     faults = json.loads(text)["faults"]
     assert code == 1
@@ -182,26 +201,24 @@ def test_what_a_party_changes_is_found_and_it_is_named(logs, pv4fad, case):
     assert {one["party"] for one in faults} == {blamed}
 
 
+def signed_again(root: Path, message: Log, receiver: str, **other: bytes) -> None:
+    """The payment network signs another content or commitment in place of a message's."""
+    with DiskStore.open(root / "run" / S, Passphrase(PASSPHRASE)) as store:
+        identity = stored_identity(store)
+    message |= {name: value.hex() for name, value in other.items()}
+    stamp = LoggedMessage.model_validate(message).stamp()
+    content = bytes.fromhex(message["content"])
+    names = (S, receiver, message["message"])
+    message["signature"] = stamp.signed(identity.signing_secret, *names, content).signature.hex()
+
+
 def test_a_sender_who_signs_two_messages_is_found(root, logs, pv4fad):
     """It tells its own log another story, well signed: only the other's log can show it."""
     file = logs / f"{S}.json"
     log = json.loads(file.read_text())
-    with DiskStore.open(root / "run" / S, Passphrase(PASSPHRASE)) as store:
-        identity = stored_identity(store)
-    messages = chain(log, "sent", ONE)
-    last = messages[-1]
-    stamp = Stamp(
-        last["number"],
-        last["time_ms"],
-        bytes.fromhex(last["before"]),
-        bytes(SALT_BYTES),
-        *(Mark(last[w]["number"], bytes.fromhex(last[w]["head"])) for w in ("seen", "ledger")),
-        Spent(**last["spent"]),
-    )
-    content = b"\x07" * 32
-    signed = stamp.signed(identity.signing_secret, S, ONE, content)
-    last |= {"content": content.hex(), "signature": signed.signature.hex()}
-    file.write_text(json.dumps(log))
+    last = chain(log, "sent", ONE)[-1]
+    signed_again(root, last, ONE, content=b"\x07" * 32)
+    sign_and_write(root, file, log)
     code, text, _ = pv4fad("audit", "verify", *sorted(logs.iterdir()), "--json")
     (fault,) = json.loads(text)["faults"]
     assert code == 1
@@ -209,32 +226,70 @@ def test_a_sender_who_signs_two_messages_is_found(root, logs, pv4fad):
     assert f"it signed two different messages {last['number']} to bank01" in fault["what"]
     code, text, _ = pv4fad("audit", "verify", file)
     assert code == 1
-    assert "payment-network: its message" in text
-    assert "to bank01 is not the one that this one has confirmed" in text
+    assert f"payment-network: message {last['number']} of payment-network to bank01" in text
+    assert "in its log is not the one that bank01 has confirmed" in text
 
 
-def test_a_limit_that_was_exceeded_is_found(logs, pv4fad):
+def test_a_payment_network_that_commits_to_different_things_is_found(root, logs, pv4fad):
+    """With the logs of two banks, under its signature in both."""
+    file = logs / f"{TWO}.json"
+    log = json.loads(file.read_text())
+    (proposals,) = (c for c in log["chains"] if (c["direction"], c["other"]) == ("received", S))
+    proposal = proposals["messages"][0]
+    signed_again(root, proposal, TWO, commitment=b"\x07" * 32)
+    log["chains"] = [proposals | {"messages": [proposal]}]
+    sign_and_write(root, file, log)
+    code, text, _ = pv4fad("audit", "verify", file, logs / f"{ONE}.json", "--json")
+    (fault,) = json.loads(text)["faults"]
+    assert (code, fault["party"]) == (1, S)
+    assert fault["what"].endswith("it has shown different commitments to bank01, bank02")
+    # With its own store, the one that is in there is not believed.
+    code, _, error = pv4fad("audit", "replay", root / "run", root / "data", "--log", file)
+    assert code == 1
+    assert "bank02 holds another commitment of run" in error.replace("\n", " ")
+
+
+def test_a_limit_that_was_exceeded_is_found(root, logs, pv4fad):
     """A bank whose program did not keep to its own limit."""
     file = logs / f"{ONE}.json"
     log = json.loads(file.read_text())
     limit, expense = log["ledger"]["entries"]
     log["ledger"]["entries"] = [limit.replace('"epsilon": "1"', '"epsilon": "1/2"'), expense]
     log["chains"] = []
-    file.write_text(json.dumps(log))
+    sign_and_write(root, file, log)
     code, text, _ = pv4fad("audit", "verify", file)
     assert code == 1
     assert "its limit was exceeded: run" in text
     assert "took ε = 1 of 0.5 left" in text
 
 
-def test_a_release_that_is_not_in_the_ledger_is_found(logs, pv4fad):
+def test_a_release_that_is_not_in_the_ledger_is_found(root, logs, pv4fad):
     file = logs / f"{ONE}.json"
     log = json.loads(file.read_text())
     del log["ledger"]["entries"][1]
-    file.write_text(json.dumps(log))
+    sign_and_write(root, file, log)
     _, text, _ = pv4fad("audit", "verify", file)
     assert "it released sums of run" in text
     assert "and its ledger has no expense for it" in text
+
+
+@pytest.mark.parametrize("case", CHANGES, ids=[f"{one[0].__name__}-{one[1]}" for one in CHANGES])
+def test_what_was_changed_after_the_export_is_held_against_nobody(root, logs, pv4fad, case):
+    """By whoever carries the log: the file is named, and refused wherever it is read."""
+    change, whose, _, _ = case
+    file = logs / f"{whose}.json"
+    log = json.loads(file.read_text())
+    change(log)
+    file.write_text(json.dumps(log))
+    for command_ in (
+        ("verify", *sorted(logs.iterdir())),
+        ("replay", root / "run", root / "data", "--log", file),
+    ):
+        code, text, error = pv4fad("audit", *command_)
+        assert (code, text) == (2, "")
+        said = " ".join(error.replace(str(file), "FILE").split())
+        assert "FILE has been changed since it was exported" in said
+        assert not [party for party in PARTIES if party in said.replace(str(logs), "")]
 
 
 def test_what_is_no_log_is_refused(root, logs, pv4fad, tmp_path):
@@ -244,7 +299,7 @@ def test_what_is_no_log_is_refused(root, logs, pv4fad, tmp_path):
         "not JSON": "is not a log of messages",
         good[:-10]: "is not a log of messages",
         good.replace('"pv4fad log"', '"other"'): "format",
-        good.replace('"signature": "', '"signature": "zz', 1): "non-hexadecimal",
+        good.replace('"signature": "', '"signature": "zz', 1): "signature: must have the form",
         good.replace('"party": "bank01"', '"party": "bank02"'): "identity of bank01 for bank02",
     }
     for text, reason in wrong.items():
@@ -259,13 +314,14 @@ def test_what_is_no_log_is_refused(root, logs, pv4fad, tmp_path):
 
 
 def test_a_replay_opens_the_commitment(root, pv4fad):
-    code, text, _ = pv4fad("audit", "replay", root / "run", root / "data", "--json")
+    files = [root / "logs" / f"{party}.json" for party in (ONE, TWO, A)]
+    others = [word for file in files for word in ("--log", file)]
+    code, text, _ = pv4fad("audit", "replay", root / "run", root / "data", *others, "--json")
     found = json.loads(text)
     assert code == 0
     assert [found[name] for name in ("commitment", "rows", "counted", "model")] == [True] * 4
-    logged = {
-        json.loads(file.read_text())["runs"][0]["commitment"] for file in (root / "logs").iterdir()
-    }
+    assert found["held_by"] == [ONE, TWO, A]
+    logged = {chain(json.loads(file.read_text()), "received", S)[0]["commitment"] for file in files}
     assert logged == {found["committed"]}
 
 
@@ -278,5 +334,9 @@ def test_a_replay_with_other_data_does_not_hold(root, pv4fad, tmp_path):
     assert code == 1
     assert "DOES NOT HOLD" in text
     assert "not tried" in text
+    assert "own record of its commitment only: give the logs" in text
+    own = root / "logs" / f"{S}.json"
+    code, _, error = pv4fad("audit", "replay", root / "run", file, "--log", own)
+    assert (code, "payment-network has no proposal of run" in error.replace("\n", " ")) == (2, True)
     code, _, error = pv4fad("audit", "replay", root / "run" / ONE, file)
-    assert (code, "the payment network has the record" in error) == (2, True)
+    assert (code, "the lead of the run has the record" in error) == (2, True)

@@ -1,10 +1,13 @@
-"""Stores with a log of stamps of version 1 and a ledger of version 3 go on.
+"""Stores with stamps of earlier versions in their logs go on, and so does a ledger of version 3.
 
-Those in `stamps_1` were written by the last program that made such stamps (commit d3b841e), with
-the first four messages of the two and an expense between them.
+Those in `stamps_1` were written by the last program that made stamps of version 1 (commit d3b841e),
+with the first four messages of the two and an expense between them; those in `stamps_2.json` by the
+last one that made stamps of version 2 (commit ba2f6ac), with five messages, of which the bank did
+not get the payment network's second.
 """
 
 import contextlib
+import json
 import sqlite3
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -19,11 +22,13 @@ from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.audit.verify import verify_logs
 from pv4fad.audit.witness import Witness
-from pv4fad.errors import StoreError
+from pv4fad.errors import DataError, StoreError
 from pv4fad.privacy.ledger import Restored, Spent, note_restored, read_ledger, spent_in_all
+from pv4fad.protocol.count.messages import NoisySums
 from pv4fad.protocol.identity import stored_identity
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase
+from pv4fad.store.store import MemoryStore
 
 WRITTEN = Path(__file__).parent / "stamps_1"
 BANK, NETWORK = "bank01", "payment-network"
@@ -93,3 +98,59 @@ def test_a_ledger_that_was_restored_counts_the_larger_amount(stores):
         with stores[BANK].transaction() as tx:
             note_restored(tx, Restored(7, "00" * 32, amount, (NETWORK,), NOW))
         assert read_ledger(stores[BANK]).spent == spent
+
+
+# Version 2.
+
+
+@pytest.fixture
+def stores_2():
+    written = json.loads(WRITTEN.with_name("stamps_2.json").read_text())
+    return {
+        name: MemoryStore(name, {key: bytes.fromhex(value) for key, value in records.items()})
+        for name, records in written.items()
+    }
+
+
+def logs_of(stores):
+    return {name: LogFile.of(store, stored_identity(store)) for name, store in stores.items()}
+
+
+def test_chains_of_version_2_go_on_and_say_of_the_earlier_messages_what_they_said(stores_2):
+    """Only the message that a stamp names is confirmed."""
+    by = notaries(stores_2)
+    for number, (sender, receiver) in enumerate([(NETWORK, BANK), (BANK, NETWORK)], 5):
+        message = letter(sender, receiver, np.array([number], np.uint32), number)
+        assert by[receiver].opened(by[sender].stamped(message)) == message
+    logs = logs_of(stores_2)
+    (fault,) = verify_logs(list(logs.values())).faults
+    assert fault.party == NETWORK
+    assert "its message 2 to bank01" in fault.what
+    (sent,) = (chain for chain in logs[BANK].chains if chain.direction == "sent")
+    assert [one.confirms for one in sent.messages] == [{1}, {3}, {3, 4}]
+
+
+def test_ids_that_earlier_stamps_did_not_sign_blame_nobody_else(stores_2):
+    logs = logs_of(stores_2)
+    chains = [
+        chain.model_copy(
+            update={
+                "messages": tuple(
+                    one.model_copy(update={"message": f"run9/t/0/{NoisySums.kind}/0/{BANK}/x"})
+                    for one in chain.messages
+                )
+            }
+        )
+        for chain in logs[NETWORK].chains
+    ]
+    logs[NETWORK] = logs[NETWORK].model_copy(update={"chains": tuple(chains)})
+    assert BANK not in {fault.party for fault in verify_logs(list(logs.values())).faults}
+
+
+def test_a_log_of_an_earlier_version_is_refused_with_what_to_do(stores_2, tmp_path):
+    file = tmp_path / "log.json"
+    for version in (1, 2, 3):
+        text = logs_of(stores_2)[BANK].to_json().replace('"version": 4', f'"version": {version}', 1)
+        file.write_text(text)
+        with pytest.raises(DataError, match=r"earlier version.*export it again"):
+            LogFile.read(file)

@@ -9,40 +9,19 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.kit.class_world import make_class_world
 from tests.kit.hub_world import letter
+from tests.kit.pair import ONE, TWO, Pair
 
 from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.audit.stamp import STAMP_BYTES, Stamp, content_digest, split
 from pv4fad.errors import ProtocolError, Pv4fadError, StoreError, WireError
-from pv4fad.privacy.ledger import set_limit
+from pv4fad.privacy.delta import charge
+from pv4fad.privacy.ledger import Spent, set_limit
 from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.propose.messages import RunProposal
+from pv4fad.protocol.wire import Address, encode, message_id, read_header
 from pv4fad.store.store import MemoryStore
-
-ONE, TWO = "bank01", "bank02"
-
-
-class Pair:
-    """Two parties that know each other's keys."""
-
-    def __init__(self) -> None:
-        self.identities = {name: Identity.generate(name) for name in (ONE, TWO)}
-        self.keys = known_keys(one.public() for one in self.identities.values())
-        self.stores = {name: MemoryStore(name) for name in (ONE, TWO)}
-
-    def notary(self, name: str) -> Notary:
-        return Notary(self.stores[name], self.identities[name], self.keys)
-
-    def send(self, sender: str, number: int, content: int = 0) -> bytes:
-        """Stamped, not delivered yet."""
-        receiver = TWO if sender == ONE else ONE
-        message = letter(sender, receiver, np.array([content], np.uint32), number)
-        return self.notary(sender).stamped(message)
-
-    def deliver(self, data: bytes, receiver: str = TWO) -> bytes:
-        return self.notary(receiver).opened(data)
-
-    def put_back(self, name: str, records: dict[str, bytes]) -> None:
-        self.stores[name] = MemoryStore(name, records)
 
 
 @pytest.fixture
@@ -183,6 +162,19 @@ def test_a_ledger_that_forgot_an_entry_is_refused(pair):
     unchanged(pair, TWO, data, ProtocolError, "ledger with 0 entries after another with 1")
 
 
+def test_an_account_of_delta_that_forgot_a_day_is_refused(pair):
+    """Its days are no entries of the ledger: only what they come to shows."""
+    with pair.stores[ONE].transaction() as tx:
+        charge(tx, "match", Fraction(1, 2**20), Fraction(1, 2**10), datetime.now(UTC))
+    pair.deliver(pair.send(ONE, 0))
+    records = pair.stores[ONE].snapshot()
+    kept = {name: value for name, value in records.items() if not name.startswith("delta")}
+    assert len(kept) < len(records)
+    pair.put_back(ONE, kept)
+    data = pair.send(ONE, 1)
+    unchanged(pair, TWO, data, ProtocolError, "bank01 shows that it has spent less than before")
+
+
 def test_a_ledger_with_another_entry_is_refused(pair):
     for limit in (1, 2):
         with pair.stores[ONE].transaction() as tx:
@@ -211,11 +203,34 @@ def test_new_keys_begin_new_chains(pair):
 
 def test_a_stamp_is_for_its_sender_and_receiver_only(pair):
     message, stamp = split(pair.send(ONE, 0))
-    content = content_digest(stamp.salt, message)
+    name, content = message_id(read_header(message)), content_digest(stamp.salt, message)
     key = pair.keys[ONE]
-    assert stamp.is_signed_by(key, ONE, TWO, content)
-    assert not stamp.is_signed_by(key, TWO, ONE, content)
-    assert not stamp.is_signed_by(pair.keys[TWO], ONE, TWO, content)
-    assert not stamp.is_signed_by(key[:5], ONE, TWO, content)
+    assert stamp.is_signed_by(key, ONE, TWO, name, content)
+    assert not stamp.is_signed_by(key, TWO, ONE, name, content)
+    assert not stamp.is_signed_by(pair.keys[TWO], ONE, TWO, name, content)
+    assert not stamp.is_signed_by(key[:5], ONE, TWO, name, content)
     assert Stamp.from_bytes(stamp.to_bytes()) == stamp
-    assert not replace(stamp, time_ms=0).is_signed_by(key, ONE, TWO, content)
+    other = {"time_ms": 0, "arrived": 1, "commitment": b"\1" * 32, "spent": Spent(1, 0)}
+    for field, value in other.items():
+        assert not replace(stamp, **{field: value}).is_signed_by(key, ONE, TWO, name, content)
+    assert not stamp.is_signed_by(key, ONE, TWO, name + "0", content)
+
+
+def test_the_commitment_of_a_proposal_is_in_its_stamp_and_another_one_is_refused(pair):
+    parameters = make_class_world(1, n_banks=1).parameters.model_copy(
+        update={"commitment": "ab" * 32}
+    )
+    told = parameters.model_dump_json().encode()
+    proposal = encode(RunProposal(Address(ONE, TWO, parameters.run_id), told, (), ()))
+    message, stamp = split(pair.notary(ONE).stamped(proposal))
+    assert stamp.commitment == b"\xab" * 32
+    for other in (b"\1" * 32, bytes(32)):
+        wrong = replace(stamp, commitment=other).signed(
+            pair.identities[ONE].signing_secret,
+            *(ONE, TWO, message_id(read_header(message))),
+            content_digest(stamp.salt, message),
+        )
+        data = proposal + wrong.to_bytes()
+        unchanged(pair, TWO, data, ProtocolError, "bank01 has signed another commitment")
+    assert pair.deliver(proposal + stamp.to_bytes()) == proposal
+    assert split(pair.send(ONE, 1))[1].commitment == bytes(32)

@@ -66,5 +66,7 @@ def test_all_steps_are_measured(tmp_path, command_line):
         phases = report["phases"].get(step["name"], ())
         assert sum(phase["seconds"] for phase in phases) < step["wall_s"]
         assert step["bytes"] == sum(phase["bytes"] for phase in phases)
+    assert list(report["preparation"]) == ["read", "features", "local model"]
+    assert all(part in printed and s > 0 for part, s in report["preparation"].items())
     assert report["scored"] > 100
-    assert report["evaluation"]["transactions"] == report["scored"]
+    assert report["evaluation"]["rows"] == report["scored"]

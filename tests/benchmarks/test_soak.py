@@ -83,11 +83,27 @@ def test_memory_that_grows_is_a_fault_and_processes_of_other_sizes_are_not():
     assert growth(rising(80.0)[:3], 0.0) is None
 
 
+def lives(mb_per_hour, mb_between=0.0, seconds=400):
+    """Killed every so often; each life begins above the one before, and rises."""
+    return [
+        Memory("bank01", n, float(at), 100.0 + n * mb_between + mb_per_hour * (at - start) / 3600)
+        for n, start in enumerate(range(0, 3600, seconds))
+        for at in range(start, start + seconds, 5)
+    ]
+
+
+def test_restarts_neither_hide_growth_nor_make_it_up():
+    assert abs(growth(lives(900.0), 1800.0)) < 80
+    assert found([], memory=lives(300.0)) == []
+    assert found([], memory=lives(0.0, mb_between=10)) == ["1 × bank grows by 90 MB an hour"]
+    assert found([], memory=lives(1800.0))[-1] == "1 × bank01 has risen by 168 MB"
+
+
 @pytest.mark.slow
 def test_a_minute_of_it_with_every_process_killed(tmp_path):
-    size = ["--transactions", "3000", "--accounts", "1500", "--rate", "10", "--banks", "2"]
+    size = ["--transactions", "3000", "--accounts", "1500", "--rate", "10"]
     file = tmp_path / "soak.json"
-    words = ["bench", "soak", "--minutes", "1.5", "--every", "15", *size, "--json", str(file)]
+    words = ["bench", "soak", "--minutes", "2", "--every", "15", *size, "--json", str(file)]
     done = subprocess.run(
         [sys.executable, "-m", "pv4fad", *words],
         env=os.environ | {"COLUMNS": "200"},
@@ -99,6 +115,6 @@ def test_a_minute_of_it_with_every_process_killed(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     content = json.loads(file.read_text())
     victims = {kill["victim"] for kill in content["kills"]}
-    assert victims == {"aggregator", "bank01", "bank02", "service", "worker"}
+    assert victims == {"aggregator", "bank01", "bank02", "bank03", "service", "worker"}
     assert content["decided"]["banks asked"] > 100
     assert content["faults"] == []

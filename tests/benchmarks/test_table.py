@@ -90,7 +90,7 @@ def test_rows_of_another_setting_are_not_mixed_in(tmp_path):
     for other in (Setting(scale=0.5), Setting(workers=1)):
         with pytest.raises(DataError, match="another version, scale or number of workers"):
             FinishedRows(file).load(other)
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"pv4fad": "0.0"}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"code": "0"}))
     with pytest.raises(DataError, match="another version"):
         FinishedRows(file).load(Setting())
     file.write_text("{}")
@@ -124,10 +124,10 @@ def test_ratios_are_the_papers_minutes_over_our_seconds():
     result = result_of(PAPER[1])
     assert result.training_ratio == pytest.approx(18 * 60 / 30)
     assert result.inference_ratio == pytest.approx(53)
-    assert result.job.overhead_ratio == pytest.approx(80 / 64)
+    assert result.job.overhead_ratio == pytest.approx(85 / 64)
     assert result.paper_style_s == 10 * 816 * 2
     assert result.job.bytes_by_direction() == {"network → bank01": 2 * 10**6}
-    expected = ("2", "100k", "100k", "1M", "30.0", "18", "36", "60.0", "53", "53", "4.0")
+    expected = ("2", "100k", "100k", "1M", "30.0", "18", "36", "60.0", "53", "53", "6.0", "4.0")
     assert table_cells(result) == expected
     assert "PV4FAD" in table_page([result])
     assert {one.rows[0][0] for one in details([result])} == {"2"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sqlite3
 import tarfile
 from datetime import UTC, datetime
@@ -67,15 +68,22 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def test_a_bank_from_its_backup_to_its_first_step(made, pv4fad, tmp_path):
     backup, restored = tmp_path / "bank.backup", tmp_path / "restored"
+    settings = made / BANK / "party.toml"
+    # Top-level entries come before the first table of a file.
+    settings.write_text(f'metrics-certificate = "keys/m.crt"\n{settings.read_text()}')
+    (made / BANK / "live").mkdir(exist_ok=True)
+    for name in ("keys/m.crt", "rules.toml", "live/access.json", "live/marks.jsonl"):
+        (made / BANK / name).touch(0o600)
     assert "bank01" in pv4fad("party", "backup", made / BANK, "--out", backup)
     assert backup.stat().st_mode & 0o777 == 0o600
     said = pv4fad("party", "restore", backup, restored)
     code = said.split("--code ")[1].split(" ")[0]
-    assert "it needs a file from aggregator, payment-network" in said
+    assert "it needs a file from each of aggregator, payment-network" in said
     assert files_of(restored) == files_of(made / BANK)
     assert restored.stat().st_mode & 0o777 == 0o700
     assert all(path.stat().st_mode & 0o077 == 0 for path in restored.rglob("*"))
     assert "was restored from a backup" in pv4fad("party", "run", restored, code=2)
+    assert "was restored from a" in pv4fad("party", "check", restored, code=1)
     assert code in pv4fad("party", "catch-up", restored)
     files = []
     for name in (S, A):
@@ -89,6 +97,17 @@ def test_a_bank_from_its_backup_to_its_first_step(made, pv4fad, tmp_path):
     assert "nothing was lost" in pv4fad("party", "catch-up", restored, *files)
     assert "was not restored" in pv4fad("party", "catch-up", restored, *files, code=2)
     assert "format 6, opens" in pv4fad("party", "check", restored)
+
+
+def test_what_is_outside_of_the_folder_is_left_out(made, tmp_path):
+    shutil.copytree(made / A, tmp_path / A)
+    (tmp_path / "schema.toml").write_text("of everybody")
+    (tmp_path / "metrics.key").write_text("somewhere else")
+    with (tmp_path / A / "party.toml").open("a") as settings:
+        settings.write(f'data-schema = "../schema.toml"\nmetrics-key = "{tmp_path}/metrics.key"\n')
+    write_backup(PartyFolder(tmp_path / A), SECRET, tmp_path / "backup")
+    restore_backup(tmp_path / "backup", tmp_path / "restored", SECRET)
+    assert files_of(tmp_path / "restored") == files_of(tmp_path / A)
 
 
 def test_no_live_query_is_answered_on_the_day_of_a_restoration(made, tmp_path):

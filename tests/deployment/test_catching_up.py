@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.kit.hub_world import letter
 from tests.kit.in_threads import ThreadFederation, write_data
 from tests.kit.small_federation import telling_tables
@@ -234,9 +233,7 @@ def test_files_that_are_not_what_they_should_be_are_refused(lived):
 
 def signed_again(federation: ThreadFederation, said: Witness, by: str) -> Witness:
     """By a witness that lies."""
-    secret = read_identity(federation.stores[by]).signing_secret
-    signature = Ed25519PrivateKey.from_private_bytes(secret).sign(said._statement())
-    return said.model_copy(update={"signature": signature.hex()})
+    return said.signed_by(read_identity(federation.stores[by]))
 
 
 def test_a_witness_can_neither_invent_an_expense_nor_leave_out_what_it_has_confirmed(lived):

@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 from contextlib import ExitStack
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -17,9 +18,11 @@ from tests.kit.waiting import comes_true
 from pv4fad import __version__
 from pv4fad.cli.federation_demo import free_ports
 from pv4fad.deployment.card import read_card
+from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.payments.generate import MIN_TRANSACTIONS
 
 HEALTHY = in_image("    CMD")
+METRICS = "127.0.0.1:9100"
 IMAGE = f"pv4fad:{__version__}"
 
 
@@ -29,6 +32,12 @@ def composed(tmp_path_factory):
     made = Composed(tmp_path_factory.mktemp("composed"), *free_ports(1), MIN_TRANSACTIONS)
     code, output = made.run("setup")
     assert code == 0, output
+    # Containers have a loopback of their own; these processes share one.
+    for party, port in made.metrics_ports.items():
+        settings = made.volume(party) / "party" / "party.toml"
+        text = settings.read_text()
+        assert text.count(METRICS) == 1
+        settings.write_text(text.replace(METRICS, f"127.0.0.1:{port}"))
     return made
 
 
@@ -47,7 +56,11 @@ def test_the_parties_start_find_each_other_and_end_when_they_are_told(composed):
         start = ["pv4fad", "federation", "start", "party", "check"]
         code, output = composed.run("aggregator", start)
         assert (code, "finished" in output) == (0, True), output
-        assert [stop(process, 120) for process in running.values()] == [0] * 5
+        for port in composed.metrics_ports.values():
+            with urlopen(f"http://127.0.0.1:{port}/metrics") as figures:
+                assert b"\npv4fad_connected 1.0\n" in figures.read()
+        within_s = float(composed.services["bank01"]["stop_grace_period"].removesuffix("s"))
+        assert [stop(process, within_s) for process in running.values()] == [0] * 5
     assert composed.run("bank01", HEALTHY)[0] == 1
 
 
@@ -104,6 +117,9 @@ def test_the_image_runs_what_the_compose_file_runs_as_the_same_user(composed):
     text = (DEPLOY.parent / "Containerfile").read_text()
     assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == [OWNER]
     assert f"owner={OWNER}\n" in (DEPLOY / "setup.sh").read_text()
+    (extras,) = re.findall(r'\.whl\)(\[.*?\])"', text)
+    # The list of what is in a release is of what the image holds.
+    assert f'EXTRAS = "{extras}"' in (DEPLOY.parent / "tools" / "dist.py").read_text()
 
 
 # Kubernetes.
@@ -146,6 +162,8 @@ def test_a_bank_on_kubernetes_is_created_once_and_joins_with_the_cards_of_the_ot
     first, again = run(create), run(create)
     own = tmp_path / "party" / "party" / "card.json"
     assert first.stdout.endswith(again.stdout)
+    settings = PartyFolder(tmp_path / "party" / "party").settings()
+    assert (settings.metrics, settings.name) == (METRICS, "bank01")
     assert again.stdout == own.read_text() + "\n"
     assert run(join).returncode != 0  # the cards of the others are not there yet
     for party in ("aggregator", "payment-network", "bank02", "bank03"):
@@ -171,7 +189,9 @@ def test_a_bank_on_kubernetes_has_as_few_rights_as_it_can(pod):
     (party,) = pod["containers"]
     assert party["args"] == in_image("CMD")
     assert party["readinessProbe"]["exec"]["command"] == HEALTHY
-    assert "livenessProbe" not in party  # the hub's absence is no reason to restart
+    alive = party["livenessProbe"]["exec"]["command"]
+    assert f"{METRICS}/healthz" in alive[-1]  # the hub's absence is no reason to restart
+    assert party["startupProbe"]["exec"]["command"] == alive
 
 
 def _containers(pod):

@@ -22,6 +22,7 @@ from pv4fad.errors import DataError, ProtocolError, StoreError
 from pv4fad.protocol.identity import create_identity
 from pv4fad.store.sealing import Sealer
 from pv4fad.store.store import MemoryStore
+from pv4fad.words import Words
 
 
 def correspondents(*names):
@@ -289,9 +290,16 @@ def test_a_federation_is_named_by_its_keys_and_complete_with_all_roles():
         "aggregator": card("aggregator", "aggregator", names=()),
         "payment-network": card("payment-network", "payment-network", names=()),
     }
-    require_complete(cards)
+    require_complete(cards, Words())
     assert federation_id(cards.values()) == federation_id(reversed(cards.values()))
-    with pytest.raises(DataError, match="the card of the aggregator is missing"):
-        require_complete({name: one for name, one in cards.items() if name != "aggregator"})
+    words = Words(lead="insurer", holder="clinic")
+    for name, called in (
+        ("aggregator", "aggregator"),
+        ("payment-network", "insurer"),
+        ("bank-a", "clinic"),
+    ):
+        known = {other: one for other, one in cards.items() if other != name}
+        with pytest.raises(DataError, match=f"the card of the {called} is missing"):
+            require_complete(known, words)
     with pytest.raises(DataError, match="both declare records of AAAAGB2L"):
-        require_complete(cards | {"bank-b": card("bank-b")})
+        require_complete(cards | {"bank-b": card("bank-b")}, Words())

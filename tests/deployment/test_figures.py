@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -24,6 +25,7 @@ from pv4fad.store.records import Records
 
 NOW = datetime.now(UTC)
 TODAY = NOW.date().isoformat()
+IN_3_DAYS = (NOW.date() + timedelta(days=3)).isoformat()
 
 
 @pytest.fixture
@@ -53,6 +55,7 @@ def test_a_bank_shows_what_it_spent_and_what_is_left_of_the_day(world, tmp_path)
         charge_delta(tx, "match", Fraction(1, 2**20), NOW)
         Records.of_party(tx).put(LayersAnswered(TODAY, 30), "routed")
         Records.of_party(tx).put(LayersAnswered("2026-01-01", 9), "broadcast")
+    (tmp_path / "ticks.json").write_text(json.dumps({"day": IN_3_DAYS, "ticks": 0}))
     ticks = TickBudget(tmp_path / "ticks.json", 10_000)
     show_bank(station, world.folder("bank01"), store, LiveAnswers("bank01", ticks.spend), ticks)
     try:
@@ -65,6 +68,10 @@ def test_a_bank_shows_what_it_spent_and_what_is_left_of_the_day(world, tmp_path)
     assert found[("pv4fad_delta_limit",)] == 2**-9
     assert found["pv4fad_layers_today", "routed"] == 30
     assert found["pv4fad_layers_today", "broadcast"] == 0
+    ahead = {
+        budget: found["pv4fad_budget_days_ahead", budget] for budget in ("delta", "layers", "ticks")
+    }
+    assert ahead == {"delta": 0, "layers": 0, "ticks": 3}
     assert found[("pv4fad_live_ticks_left",)] == 10_000
     assert found["pv4fad_live_answers_total", "budget spent"] == 0
 
@@ -81,10 +88,12 @@ def test_ticks_left_are_those_that_are_answered(tmp_path):
     assert ticks.left == BLOCK + 10
 
 
-def test_the_aggregator_shows_what_it_passed_on_and_where_it_stopped(world):
+def test_the_aggregator_shows_what_it_passed_on_and_where_it_stopped(tmp_path):
+    world = HubWorld(tmp_path, ["bank01", "bank02"])
     store, station = world.stores[AGGREGATOR], world.new_station(Scribe(AGGREGATOR))
     with store.transaction() as tx:
         Records.of_party(tx).put(Metered(TODAY, 7).stopped(Budget(5, 2)), "bank01")
+        Records.of_party(tx).put(Metered(IN_3_DAYS, 1), "bank02")
     show_aggregator(station, world.folder(AGGREGATOR), store)
     try:
         found = samples(station.figures)
@@ -92,6 +101,8 @@ def test_the_aggregator_shows_what_it_passed_on_and_where_it_stopped(world):
         station.close()
     assert found["pv4fad_metered_positives_today", "bank01"] == 7
     assert found["pv4fad_metered_stopped_at", "bank01"] == 2
+    assert found["pv4fad_metered_days_ahead", "bank01"] == 0
+    assert found["pv4fad_metered_days_ahead", "bank02"] == 3
 
 
 def test_while_a_station_is_busy_its_latest_figures_are_shown(world):

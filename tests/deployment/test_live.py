@@ -23,7 +23,7 @@ from pv4fad.deployment.hub.switch import (
     read_live_message,
 )
 from pv4fad.deployment.live_keys import MOST_MESSAGES, Handshake, LiveSession, welcome
-from pv4fad.errors import ProtocolError, WireError
+from pv4fad.errors import ProtocolError, StoreError, WireError
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 
 BANKS = ["bank01", "bank02"]
@@ -155,6 +155,35 @@ def test_questions_are_answered_by_the_bank_they_are_for(world):
         asked, answers = in_loop(work())
     for (bank, question), answer in zip(asked, answers, strict=True):
         assert answer == (question[::-1] if bank == "bank01" else question.upper())
+
+
+def test_a_bank_whose_answers_name_no_question_stops_no_other(world, caplog, monkeypatch):
+    """A message that it has sealed, so it is well-formed up to there."""
+
+    async def work():
+        network = world.correspondence(PAYMENT_NETWORK)
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), network) as questions:
+            await answered(questions, "bank02", b"first")
+            while "does not say" not in caplog.text:
+                with pytest.raises(NoAnswerError):
+                    await questions.ask("bank01", TICK, 0.5)
+            return await questions.ask("bank02", b"question", 5)
+
+    def take_from(bank, sender, body):
+        said = honest(bank, sender, body)
+        if bank._own.name == "bank01" and said[0] == Kind.SEALED:
+            (session,) = bank._sessions.values()
+            said = said[:1] + session.seal(b"short")
+        return said
+
+    honest = live._LiveAnswers._take_from
+    monkeypatch.setattr(live._LiveAnswers, "_take_from", take_from)
+    with (
+        world.hub(),
+        answering(world.folder("bank01"), world.correspondence("bank01"), bytes.upper),
+        answering(world.folder("bank02"), world.correspondence("bank02"), bytes.upper),
+    ):
+        assert in_loop(work()) == b"QUESTION"
 
 
 def test_a_bank_that_is_away_slow_or_restarted_does_not_hold_up_another(world, monkeypatch):
@@ -301,6 +330,62 @@ def test_a_bank_that_floods_fills_its_own_queue_only():
 def test_what_is_no_live_message_is_refused(data):
     with pytest.raises(WireError):
         read_live_message(data)
+
+
+def test_what_a_bank_cannot_answer_is_counted_every_time_and_logged_once(world, caplog):
+    """Such as on a full disk: up to 20 times a second."""
+
+    def full(_: bytes) -> bytes:
+        raise StoreError("ticks.json cannot be written")
+
+    failed: list[Exception] = []
+    answers = live._LiveAnswers(world.correspondence("bank01"), full, LOG, failed.append)
+    handshake = Handshake(world.correspondence(PAYMENT_NETWORK), "bank01", LOG)
+
+    def take(kind: Kind, body: bytes) -> bytes | None:
+        return answers.take(live_message(What.MESSAGE, PAYMENT_NETWORK, bytes([kind]) + body))
+
+    answer = take(Kind.HELLO, handshake.hello())
+    session = handshake.finish(read_live_message(answer)[2][1:])
+    assert [take(Kind.SEALED, session.seal(b"question")) for _ in range(3)] == [None] * 3
+    assert len(failed) == 3
+    assert caplog.text.count("ticks.json cannot be written") == 1
+
+
+def test_problems_that_alternate_do_not_fill_the_log(world, caplog, monkeypatch):
+    """They are counted every time; one that stays is written when the time has come."""
+    now = [100.0]
+    monkeypatch.setattr("pv4fad.logs.time.monotonic", lambda: now[0])
+    failed: list[Exception] = []
+    answers = live._LiveAnswers(world.correspondence("bank01"), bytes, LOG, failed.append)
+    for _ in range(20):
+        answers._note(StoreError("the disk is full"))
+        answers._note(ValueError("secret"))
+    assert len(failed) == 40
+    assert [one.message for one in caplog.records] == [
+        "a live question was not answered: the disk is full"
+    ]
+    now[0] += 1.0
+    for _ in range(3):
+        answers._note(ValueError("secret"))
+    _, second = caplog.records
+    assert second.message == "a live question was not answered: ValueError"
+    assert second.exc_info is not None
+
+
+def test_who_sends_nonsense_does_not_fill_the_log(world, caplog):
+    network, bank = world.correspondence(PAYMENT_NETWORK), world.correspondence("bank01")
+    questions = LiveQuestions(world.folder(PAYMENT_NETWORK), network)
+    questions._banks["bank01"] = live._Bank(handshake=Handshake(network, "bank01", LOG))
+    answers = live._LiveAnswers(bank, bytes, LOG)
+    for number in range(50):
+        body = bytes([Kind.WELCOME, number])
+        questions._take(live_message(What.MESSAGE, "bank01", body))
+        answers.take(live_message(What.MESSAGE, "bank02", body))
+    assert [one.message for one in caplog.records] == [
+        "bank01: a live welcome of another session",
+        "a live message was refused: bank02 may not ask",
+    ]
 
 
 def test_a_bank_answers_the_payment_network_only(world, caplog):

@@ -17,6 +17,7 @@ from pv4fad.deployment.live_chain import CHAIN_BYTES, LiveChain
 from pv4fad.deployment.live_keys import Handshake, LiveSession, welcome
 from pv4fad.deployment.party_folder import read_identity
 from pv4fad.errors import DataError, ProtocolError
+from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.store.store import MemoryStore
 
@@ -55,7 +56,6 @@ def log_of(folder, name: str) -> LogFile:
         identity=read_identity(STORES[name]).public().to_bytes().hex(),
         chains=(),
         ledger=LoggedLedger(salt="", entries=()),
-        runs=(),
         live=MarkLog.read(folder / name / "live" / "marks.jsonl"),
     )
 
@@ -123,7 +123,7 @@ def position_of(log: LogFile, sender: str, number: int) -> int:
 def test_a_changed_mark_is_found_and_its_owner_named(logs, owner, sender, update):
     logs[owner] = changed(logs[owner], position_of(logs[owner], sender, 8), **update)
     faults = audited(logs).faults
-    assert owner in {fault.party for fault in faults}
+    assert {fault.party for fault in faults} == {owner}
     assert any("is not what was signed" in one.what for one in faults if one.party == owner)
 
 
@@ -197,6 +197,30 @@ def test_a_mark_that_was_not_signed_for_these_messages_is_refused(tmp_path, posi
     stamped[position] ^= 1
     with pytest.raises(ProtocolError, match="payment-network has not signed its live message 4"):
         theirs.opened(EVERY, bytes(stamped))
+
+
+def test_a_mark_that_confirms_another_than_was_sent_is_refused(tmp_path):
+    """The payment network would be asked for it otherwise."""
+    ours, theirs = chains(tmp_path)
+    other = LiveChain(KEYS[S], B, b"s" * 16, MarkLog(tmp_path / "other"))
+    for number in range(1, EVERY + 1):
+        theirs.opened(number, other.stamped(number, b"another query"))
+        ours.stamped(number, b"query")
+        reply = theirs.stamped(number, b"reply")
+        if number < EVERY:
+            ours.opened(number, reply)
+    with pytest.raises(ProtocolError, match="bank01 confirms a live mark that it was not sent"):
+        ours.opened(EVERY, reply)
+
+
+def test_live_messages_and_a_log_under_another_key_make_nobody_guilty(logs):
+    """Somebody else could have made it: the marks in the other log are of the real key."""
+    identity = Identity.generate(S).public().to_bytes().hex()
+    for live in (logs[S].live, ()):
+        false = logs[S].model_copy(update={"identity": identity, "live": live})
+        (fault,) = audited({S: false, B: logs[B]}).faults
+        assert fault.party == "bank01 and payment-network"
+        assert "nor the log of payment-network with any other" in fault.what
 
 
 # The file.

@@ -19,7 +19,8 @@ from pv4fad.deployment.card import PartyCard, read_card
 from pv4fad.deployment.certificates import new_certificate
 from pv4fad.deployment.party_folder import KEY_FILE, PartyFolder
 from pv4fad.deployment.status import Journal, new_status
-from pv4fad.errors import DataError
+from pv4fad.errors import DataError, ParameterError
+from pv4fad.lead.settings import read_options
 from pv4fad.payments.convert import Conversion, convert
 from pv4fad.protocol.identity import Identity
 
@@ -159,7 +160,7 @@ def break_settings(root, accounts):
     ("breaks", "expected"),
     [
         (break_data, "bank_dataset.csv"),
-        (break_card, "the card of the payment-network is missing"),
+        (break_card, "the card of the payment network is missing"),
         (break_key, "can be read by others"),
         (break_certificate, "was not made for the key"),
         (break_settings, "party.toml says bank02"),
@@ -191,6 +192,7 @@ def unwrapped(text):
         (("--role", "aggregator", "--limit", "1"), "--limit: only for a party of role bank"),
         (("--role", "aggregator", "--data", __file__), "the aggregator has no data"),
         (("--role", "aggregator", "--hub", "host:99999"), "write host:port"),
+        (("--role", "aggregator", "--hub", "host:²"), "write host:port"),
         (("--role", "aggregator", "--carrier", "pigeon"), "give one of hub, flower"),
         (("--role", "payment-network", "--data", __file__), "test_party_command.py"),
         (("--role", "payment-network", "--data", "."), "the folder has no .xml or .xml.gz file"),
@@ -206,6 +208,14 @@ def test_inconsistent_options_are_refused_and_create_no_folder(
     assert expected in output
     assert "Traceback" not in output
     assert not (tmp_path / "new").exists()
+
+
+def test_files_that_are_nested_too_deep_are_refused(tmp_path):
+    file = tmp_path / "party.toml"
+    file.write_text("policy = " + "[" * 5000)
+    for read in (PartyFolder(tmp_path).settings, lambda: read_options(file)):
+        with pytest.raises(ParameterError, match=r"party\.toml"):
+            read()
 
 
 def test_a_folder_in_use_is_left_alone(parties, pv4fad):

@@ -300,8 +300,8 @@ def test_predictions_hold_alerts_and_the_payment_network_sees_what_was_learnt(tr
     assert table.columns == ["MessageId", "Score", "Alert", "Level", "LocalScore", "Reasons"]
     (record,) = federation.learned
     assert record.learned is not None
-    assert 0 < record.learned.bank_alerts <= record.learned.alerts == table["Alert"].sum()
-    assert record.learned.accounts_asked == record.accounts_known
+    assert 0 < record.learned.holder_alerts <= record.learned.alerts == table["Alert"].sum()
+    assert record.learned.records_asked == record.records_known
     # The relay reads how far a job is, and nothing of what was found.
     for status in troubled[1:3]:
         assert re.fullmatch(r"\w+: \d+ messages, \d+ bytes", status.progress)
@@ -355,7 +355,7 @@ def test_a_bank_refuses_a_run_outside_of_its_policy_and_says_why_in_its_own_log_
         federation.run("train")
     assert re.search(r"bank0\d: cannot continue \(PolicyError\)", str(refused.value))
     assert "honest" not in str(refused.value)
-    assert "policy on honest banks (at most 1 of 2, itself included)" in caplog.text
+    assert "policy on honest-banks (at most 1 of 2, itself included)" in caplog.text
     for bank in BANKS:
         assert not read_ledger(federation.stores[bank]).expenses
     federation.close()

@@ -112,6 +112,19 @@ def test_small_tables_with_few_anomalies_and_poor_features(change, n_anomalies):
     assert len(local_reasons(model, features[:2], usual)) == 2
 
 
+def test_scores_without_a_feature_are_to_the_bit_those_of_rows_that_have_its_usual_value(fitted):
+    features, _, model, _ = fitted
+    usual, some = usual_values(features), features[:250]
+    found = model.scores_without(some, usual)
+    for column, value in enumerate(usual):
+        changed = some.copy()
+        changed[:, column] = value
+        np.testing.assert_array_equal(found[:, column], model.score(changed))
+    assert (found != model.score(some)[:, np.newaxis]).mean() > 0.1
+    assert np.isnan(some).any()
+    assert model.scores_without(some[:0], usual).shape == (0, len(usual))
+
+
 def test_features_that_tell_nothing_give_nearly_the_same_score_to_all():
     labels = (np.arange(300) < 5).astype(np.int8)
     for value in (1.0, np.nan):

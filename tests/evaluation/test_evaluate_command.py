@@ -19,7 +19,7 @@ def test_the_measures_are_those_of_the_predictions(run, data, tables, made, pv4f
     assert code == 0
     result = json.loads(text)
     labels = tables.test.transactions["Label"].to_numpy()
-    assert (result["transactions"], result["anomalies"]) == (len(labels), labels.sum())
+    assert (result["rows"], result["anomalies"]) == (len(labels), labels.sum())
     alone, joint = result["detectors"]
     for one, column in ((joint, "Score"), (alone, "LocalScore")):
         expected = average_precision_score(labels, made[column].to_numpy())

@@ -4,20 +4,23 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
-from io import StringIO
 from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.kit.notebook import has_output, run_notebook
 
+from pv4fad.cli import console
+from pv4fad.cli.data_schema import require_schema_of
 from pv4fad.cli.main import main
+from pv4fad.errors import ParameterError
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.rules import read_rules
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RunFolder
+from pv4fad.run.scoring_record import record_path
 from pv4fad.schema import read_schema
 from pv4fad.tables.reading import read_records, read_rows
 
@@ -56,11 +59,10 @@ def run(tmp_path_factory):
     world = generator.generate(1800, seed=2)
     records = {name: world.records[name] for name in ("north", "alpha")}
     generator.write(replace(world, records=records), data)
-    printed = StringIO()
     with (
         pytest.MonkeyPatch.context() as patch,
-        redirect_stdout(printed),
-        redirect_stderr(printed),
+        console.out.capture() as out,  # not the process's: threads of other tests may write there
+        console.err.capture() as err,
     ):
         for arguments in (
             ("train", data, "--schema", SCHEMA, "--out", run, "--epsilon", "none",
@@ -69,7 +71,7 @@ def run(tmp_path_factory):
         ):  # fmt: skip
             patch.setattr(sys, "argv", ["pv4fad", *map(str, arguments)])
             main()
-    (root / "printed").write_text(printed.getvalue())
+    (root / "printed").write_text(out.get() + err.get())
     return data, run, made, key
 
 
@@ -102,6 +104,24 @@ def test_a_run_and_its_predictions_equal_the_trusted_third_party(run, command_li
     assert (code, result["all_equal"]) == (0, True)
     compared = {one["what"]: one["total"] for one in (*result["exact"], *result["noisy"])}
     assert min(compared["counts"], compared["bits"], compared["scores"]) > 50
+
+
+@pytest.mark.slow
+def test_a_run_with_all_four_holders_equals_the_trusted_third_party(tmp_path, command_line):
+    data, folder, made, key = (tmp_path / name for name in ("data", "run", "made.csv", "key"))
+    generator.write(generator.generate(1800, seed=2), data)
+    for arguments in (
+        ("train", data, "--out", folder, "--epsilon", "none", "--alert-share", "0.05",
+         "--seed", "1", "--key-file", key),
+        ("score", folder, data, "--out", made, "--key-file", key),
+    ):  # fmt: skip
+        code, _, err = command_line(*arguments)
+        assert code == 0, err
+    assert set(RunFolder(folder).require_finished().parameters.banks) == set(generator.RULES)
+    code, out, _ = command_line(
+        "verify", folder, data, "--predictions", made, "--key-file", key, "--json"
+    )
+    assert (code, json.loads(out)["all_equal"]) == (0, True)
 
 
 def test_records_of_both_sides_raise_alerts(run):
@@ -138,6 +158,33 @@ def test_predictions_are_evaluated_and_reported(run, command_line, tmp_path):
     assert "Not in it" not in out
 
 
+def test_data_of_another_schema_are_refused_wherever_a_run_is_used(run, command_line, tmp_path):
+    _, folder, made, key = run
+    trained = read_schema(SCHEMA)
+    (tmp_path / "schema.toml").write_text(SCHEMA.read_text().replace('"amended"', '"changed"'))
+    other = read_schema(tmp_path / "schema.toml")
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    document = json.loads((folder / "run.json").read_text())
+    (begun / "run.json").write_text(json.dumps(document | {"state": "unfinished"}))
+    for arguments in (
+        ("score", folder, tmp_path, "--out", tmp_path / "new.csv", "--key-file", key),
+        ("refresh", folder, tmp_path, "--key-file", key),
+        ("verify", folder, tmp_path, "--key-file", key),
+        ("evaluate", folder, tmp_path, "--predictions", made),
+        ("report", folder, tmp_path, "--predictions", made, "--out", tmp_path / "report.html"),
+        ("attack", folder, tmp_path, "--key-file", key),
+        ("dossier", folder, tmp_path, "--predictions", made, "--out", tmp_path / "dossier"),
+        ("train", run[0], "--schema", tmp_path / "schema.toml", "--out", begun, "--epsilon", "1"),
+    ):
+        code, _, err = command_line(*arguments)
+        assert code == 2, arguments
+        for said in ("is not that of the run", other.digest[:12], trained.digest[:12]):
+            assert said in " ".join(err.split()), arguments
+    (tmp_path / "schema.toml").write_text(SCHEMA.read_text().replace('"claim"', '"bill"'))
+    require_schema_of(RunFolder(folder), tmp_path)  # words may differ
+
+
 def of_payments(text: str) -> set[str]:
     """Words that have no place in another world."""
     return {word.lower() for word in re.findall(r"(?i)\bBICs?\b|flag|swift|bank|payment", text)}
@@ -152,8 +199,10 @@ def test_the_summary_is_by_the_schema(data, command_line):
 
 def test_nothing_speaks_of_payments(run, said, command_line):
     data, folder, made, key = run
-    page = data.with_name("report.html")
-    texts = [said, made.read_text()]
+    page, pages, party = (data.with_name(name) for name in ("report.html", "dossier", "party"))
+    record = json.loads(record_path(made).read_text())
+    del record["traffic"]  # which has names of parties, as folders have
+    texts = [said, made.read_text(), str(record)]
     for arguments in (
         ("data", "check", data),
         ("verify", folder, data, "--predictions", made, "--key-file", key),
@@ -161,14 +210,23 @@ def test_nothing_speaks_of_payments(run, said, command_line):
         ("report", folder, data, "--predictions", made, "--key-file", key, "--out", page),
         ("ledger", "show", folder / "north", "--key-file", key),
         ("ledger", "set-limit", folder / "north", "2", "--key-file", key),
-    ):
+        ("verify", folder, data, "--key-file", key, "--json"),
+        ("evaluate", folder, data, "--predictions", made, "--json"),
+        ("attack", folder, data, "--releases", "1000", "--worlds", "0", "--key-file", key),
+        ("dossier", folder, data, "--predictions", made, "--key-file", key, "--out", pages),
+        ("refresh", folder, data, "--key-file", key),
+        ("party", "init", party, "--role", "bank", "--name", "north", "--schema", SCHEMA,
+         "--data", data / "train" / "north" / "records.csv", "--limit", "1", "--key-file", key),
+    ):  # fmt: skip
         code, out, err = command_line(*arguments)
         assert code == 0, (arguments, err)
         texts += [out, err]
-    texts.append(page.read_text())
+    code, out, err = command_line("party", "check", party, "--key-file", key)
+    assert (code, "the card of the insurer is missing" in out) == (1, True)
+    texts += [out, err, *(one.read_text() for one in pages.glob("*.html")), page.read_text()]
     for word in ("claims", "insurer alone", "with the holders"):
         assert word in texts[-1]
-    assert [of_payments(text) for text in texts] == [set()] * len(texts)
+    assert [(text, of_payments(text)) for text in texts if of_payments(text)] == []
 
 
 def test_a_claim_of_privacy_does_not_either(run):
@@ -180,6 +238,9 @@ def test_a_claim_of_privacy_does_not_either(run):
         assert text
         assert of_payments(text) == set()
     assert "at least 1 of the 2 holders add their noise" in new.privacy.claim
+    with pytest.raises(ParameterError) as refused:
+        RunParameters(**parameters.model_dump() | {"honest_banks": 9})
+    assert of_payments(str(refused.value)) == set()
 
 
 def test_the_schema_is_found_beside_a_split(data, command_line):
@@ -291,6 +352,18 @@ def test_bad_input_is_one_clear_error(data, command_line, case):
     assert "No problems found" not in out
 
 
+def test_bad_rows_are_dropped_on_request_and_counted(data, command_line):
+    _replaced("\npatient,", "\nperson,")(data / "train" / "north" / "records.csv")
+    rows = data / "train" / "lead" / "rows.csv"
+    pl.read_csv(rows).with_columns(Amount=pl.lit("much")).head(1).write_csv(rows.with_name("bad"))
+    rows.write_text(rows.read_text() + (rows.with_name("bad")).read_text().splitlines()[1] + "\n")
+    code, out, _ = command_line("data", "check", data / "train", "--drop-bad-rows")
+    assert code == 0
+    assert "column Kind: 1 row has an unknown namespace" in out
+    assert "1 of 101 rows dropped" in out
+    assert "No problems found" in out
+
+
 def test_training_refuses_the_same_and_leaves_no_run(data, command_line, tmp_path):
     _replaced("OrderId", "Order")(data / "train" / "lead" / "rows.csv")
     code, _, err = command_line(
@@ -308,21 +381,12 @@ def test_only_payments_are_converted(data, command_line, tmp_path):
 
 
 def test_the_notebook_is_kept_without_output():
-    cells = json.loads(NOTEBOOK.read_text())["cells"]
-    code = [cell for cell in cells if cell["cell_type"] == "code"]
-    assert len(code) > 3
-    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+    assert not has_output(NOTEBOOK)
 
 
 @pytest.mark.slow
-def test_the_notebook_runs(monkeypatch):
-    monkeypatch.chdir(FOLDER)
-    monkeypatch.syspath_prepend(FOLDER)
-    names: dict[str, object] = {}
-    for number, cell in enumerate(json.loads(NOTEBOOK.read_text())["cells"]):
-        if cell["cell_type"] == "code":
-            source = compile("".join(cell["source"]), f"{NOTEBOOK.name}, cell {number}", "exec")
-            exec(source, names)  # noqa: S102
+def test_the_notebook_runs():
+    names = run_notebook(NOTEBOOK)
     predictions, gain = names["predictions"], names["gain"]
     assert predictions.height == names["new"].height
     assert gain["score"].to_list() == ["LocalScore", "Score"]

@@ -13,10 +13,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from pv4fad.cli.federation_demo import free_ports
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -63,6 +66,11 @@ class Composed:
         }
         for name in self.content["volumes"]:
             (folder / "volumes" / name).mkdir(parents=True)
+
+    @cached_property
+    def metrics_ports(self) -> dict[str, int]:
+        """Free ports of this machine."""
+        return dict(zip(self.parties, free_ports(len(self.parties)), strict=True))
 
     @property
     def parties(self) -> list[str]:

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +34,7 @@ PASSPHRASE = "correct horse battery"
 TRAINING = "seed = 33\nalert-share = 0.05\n"  # as in `in_threads`
 MARK = "PV4FAD_TEST_DEPLOYMENT"  # in the environment of everything that is started
 PATIENCE_S = 1800  # alone on two cores everything takes a tenth of this
+_SPELL_S = 0.25
 
 
 class Deployment:
@@ -44,6 +47,7 @@ class Deployment:
         self.scenario = write_data(root / "data", banks)
         self.parties = [AGGREGATOR, PAYMENT_NETWORK, *banks]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._begun: list[subprocess.Popen[str]] = []
         hub, *ports = free_ports(len(self.parties))
         self.hub = f"127.0.0.1:{hub}"
         for name, port in zip(self.parties, [9094, *ports], strict=True):
@@ -93,11 +97,54 @@ class Deployment:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
+    def stop(self, name: str) -> None:
+        """As an operator does: it ends by itself, without an error."""
+        process = self._processes.pop(name)
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0, self.logs()
+
+    def wait_for_job(self, number: int) -> None:
+        """Until the hub has begun it."""
+
+        def has_begun() -> bool:
+            found = read_status(self.root / AGGREGATOR)
+            return found is not None and found.number == number
+
+        self.wait_until(has_begun, f"job {number} to begin")
+
+    def go_on(self, name: str, until: Callable[[], object], what: str) -> None:
+        """Let a party work in spells until something holds of the job; leave it suspended.
+
+        So the job is where a test wants it, however fast the machine is: the hub writes only every
+        second how far it is, and the whole job may take no longer.
+        """
+
+        def is_so() -> bool:
+            process.send_signal(signal.SIGSTOP)
+            since_s = time.time()
+            assert comes_true(lambda: written_s() > since_s or self.status().state != "running")
+            assert self.status().state == "running", f"the job was over before {what}"
+            if until():
+                return True
+            process.send_signal(signal.SIGCONT)
+            time.sleep(_SPELL_S)
+            return False
+
+        def written_s() -> float:
+            return (self.root / AGGREGATOR / "status.json").stat().st_mtime
+
+        process = self._processes[name]
+        self.wait_until(is_so, what)
+
+    def release(self, name: str) -> None:
+        """Let a party that is suspended work again."""
+        self._processes[name].send_signal(signal.SIGCONT)
+
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """`pv4fad federation ...` at the aggregator, not waited for."""
         command, *rest = arguments
         words = ["federation", command, str(self.root / AGGREGATOR), *rest]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "pv4fad", *words],
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -105,6 +152,8 @@ class Deployment:
             stderr=subprocess.STDOUT,
             text=True,
         )
+        self._begun.append(process)
+        return process
 
     def federation(self, *arguments: str) -> Status:
         """`pv4fad federation ...` to its end, without an error."""
@@ -127,8 +176,13 @@ class Deployment:
 
     def close(self) -> None:
         """Terminate all processes; kill those that do not end."""
+        for command in self._begun:
+            if command.returncode is None:  # a test that failed did not wait for it
+                command.kill()
+                command.communicate()
         for process in self._processes.values():
             process.terminate()
+            process.send_signal(signal.SIGCONT)
         for process in self._processes.values():
             try:
                 process.wait(30)

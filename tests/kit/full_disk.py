@@ -6,20 +6,30 @@ Whatever is refused there leaves everything as it was, and works once there is s
 from __future__ import annotations
 
 import errno
+import itertools
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.kit.hub_world import HubWorld, Scribe
+from tests.kit.waiting import comes_true
 
+from pv4fad.audit.live_marks import MARKS_FILE, MarkLog
 from pv4fad.deployment.backup import write_backup
+from pv4fad.deployment.live_chain import MARK_EVERY, LiveChain
 from pv4fad.deployment.new_party import NewParty, create_party
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.deployment.restore import restore_backup
+from pv4fad.deployment.status import read_status
 from pv4fad.errors import DataError, StoreError
 from pv4fad.files import write_whole
+from pv4fad.protocol.live.budget import BLOCK, TickBudget
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.service.journal import Entry, Journal
 from pv4fad.store import sealing
 from pv4fad.store.disk import DiskStore
@@ -121,9 +131,59 @@ def backup_is_full(folder: Path) -> None:
         assert names == ["backup", "filler", "party"]
 
 
+def hub_is_full(folder: Path) -> None:
+    def n_refused() -> int:
+        text = world.hub_figures.text().decode()
+        return int(float(text.split('pv4fad_errors_total{kind="StoreError"} ')[1].split()[0]))
+
+    world, may_go_on = HubWorld(folder / "parties", ["bank01"]), threading.Event()
+    status = folder / "parties" / AGGREGATOR
+    network = Scribe(PAYMENT_NETWORK, {"bank01": [np.arange(3, dtype=np.uint32)]})
+    bank = Scribe("bank01", before_handling=may_go_on.wait)
+    with world.hub(), world.stations(network, bank):
+        world.start("train")
+        with full(folder):
+            assert comes_true(lambda: n_refused() >= 2, 60)  # it has tried again
+            may_go_on.set()
+            assert world.finished().error == ""
+            with pytest.raises(StoreError, match="No space left"):
+                world.start("check")
+            assert read_status(status).state == "running"
+        assert comes_true(lambda: read_status(status).state == "finished", 60)
+        world.start("check")
+        assert world.finished().error == ""
+
+
+def live_files_are_full(folder: Path) -> None:
+    own = HubWorld(folder / "parties", ["bank01"]).correspondence("bank01")
+    log, place = MarkLog.of_folder(folder), folder / MARKS_FILE
+    chain = LiveChain(own, "bank01", bytes(16), log)
+    ticks = TickBudget(folder / "live" / "ticks.json", 2 * BLOCK)
+    n_messages = itertools.count(MARK_EVERY, MARK_EVERY)
+    for _ in range(BLOCK):
+        assert ticks.spend()
+    with full(folder):
+        with pytest.raises(StoreError, match="No space left"):
+            until_refused(lambda: chain.stamped(next(n_messages), b""))
+        with pytest.raises(StoreError, match="No space left"):
+            ticks.spend()
+        n_kept = len(MarkLog.read(place))
+    chain.stamped(next(n_messages), b"")
+    assert len(MarkLog.read(place)) == n_kept + 1
+    assert ticks.spend()
+    assert ticks.left == BLOCK - 1
+
+
 if __name__ == "__main__":
     sealing.usual_cost = insecure_fast_scrypt_for_tests
-    for check in (store_is_full, journal_is_full, file_is_full, backup_is_full):
+    for check in (
+        store_is_full,
+        journal_is_full,
+        file_is_full,
+        backup_is_full,
+        live_files_are_full,
+        hub_is_full,
+    ):
         place = Path(sys.argv[1]) / "disk"
         place.mkdir()
         check(place)

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -141,10 +141,18 @@ class Service:
 
     def post(self, path: str, content: Any, **headers: str) -> httpx.Response:
         """JSON, unless the content is text, with the token for payments."""
+        with self.stream(path, content, **headers) as answer:
+            answer.read()
+        return answer
+
+    def stream(
+        self, path: str, content: Any, **headers: str
+    ) -> AbstractContextManager[httpx.Response]:
+        """The same, read as it comes."""
         body = content if isinstance(content, str | bytes) else json.dumps(content)
         own = {"authorization": f"Bearer {self.tokens['payments']}"}
         own["content-type"] = "application/json"
-        return self.client.post(path, content=body, headers=own | headers)
+        return self.client.stream("POST", path, content=body, headers=own | headers)
 
     def log_in(self) -> httpx.Client:
         """A browser, as far as the service can tell."""

@@ -11,6 +11,7 @@ from pv4fad.hashing.tags import TAG_MODULUS
 from pv4fad.he.circuits import distances_bound, indicators_bound, values_bound
 from pv4fad.he.keys import KeyPair, generate_keys
 from pv4fad.he.ring import DISTANCE_RING, TAG_RING, Ring, match_ring, share_ring
+from pv4fad.protocol.match.class_powers import of_classes, turns
 from pv4fad.protocol.match.comparison import (
     N_DIGITS,
     N_LAST_REMAINDERS,
@@ -88,11 +89,11 @@ def matched_block(block: Block, modulus: int) -> np.ndarray:
     floods = [
         values_bound(Ring.of(TAG_RING), block.degree, N_BINS // n_bins).flood,
         distances_bound(Ring.of(DISTANCE_RING), N_DIGITS).flood,
-        indicators_bound(Ring.of(match_ring(modulus)), N_LAST_REMAINDERS, n).flood,
+        indicators_bound(Ring.of(match_ring(modulus)), N_LAST_REMAINDERS).flood,
     ]
     powers = encrypt_powers(PowersJob(tag.secret, block.x, block.degree))
     values = mask_values(
-        ValuesJob(tag.public, floods[0], block.degree, powers, block.tags, block.classes, n)
+        ValuesJob(tag.public, floods[0], block.degree, powers, block.tags, block.classes)
     )
     v, classes = open_block(OpenJob(tag.secret, n_bins, values.values, floods[0].n_sent))
 
@@ -105,11 +106,10 @@ def matched_block(block: Block, modulus: int) -> np.ndarray:
 
     u, g = compared(digits(v), digits(values.r))
     u, g = compared(bits(remainders(u)), bits(remainders(g)))
-    of_class = (classes % np.uint64(n)).astype(np.uint8)
-    planes = encrypt_planes(PlanesJob(match.secret, last_remainders(u), of_class, n))
+    planes = encrypt_planes(PlanesJob(match.secret, last_remainders(u), turns(classes), n))
     own_remainders = last_remainders(g)
     blinded = blind_indicators(
         IndicatorsJob(match.public, own.secret, floods[2], planes, own_remainders, values.rho, n)
     )
-    u = open_block(OpenJob(match.secret, n_bins, blinded.blinded))
+    u = of_classes(open_block(OpenJob(match.secret, n_bins, blinded.blinded)), modulus)
     return (u.astype(np.int64) - blinded.shares) % modulus

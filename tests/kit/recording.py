@@ -127,7 +127,8 @@ def record(recording: Recording) -> None:
             before = party.store.snapshot()
             replies = handle(data)
             after = party.store.snapshot()
-            recording.events.append(Event(data, type(decode(data)), party, before, after, replies))
+            event = Event(bytes(data), type(decode(data)), party, before, after, replies)
+            recording.events.append(event)
             return replies
 
         return wrapper

@@ -101,7 +101,7 @@ def opened_queries(run, answers):
 
 
 def opened_indicators(run, answers):
-    """u_k in every slot, all atoms, at the payment network; a bin's own is the sum of its strips.
+    """J_m + s′_m in every slot, at the payment network; a bin's own is the sum of its strips.
     Here and in what follows."""
     return opened(*indicator_ciphertexts(run, answers))
 

@@ -117,5 +117,5 @@ def test_what_is_known_is_not_asked_for_and_decides_as_an_answer_does(judge_of, 
         assert len(accounts) == 0
         second.take(number, accounts, np.zeros(0, np.int64))
     assert second.table().equals(first.table())
-    assert first.learned().bank_alerts == second.learned().bank_alerts > 0
-    assert first.learned().accounts_asked > 0 == second.learned().accounts_asked
+    assert first.learned().holder_alerts == second.learned().holder_alerts > 0
+    assert first.learned().records_asked > 0 == second.learned().records_asked

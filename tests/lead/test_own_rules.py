@@ -12,6 +12,7 @@ from pv4fad.parties.bank import Bank
 from pv4fad.payments.challenge import BANK_FILE, write_partition, write_scenarios, write_table
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.run.folder import RUN_FILE, RunFolder
+from pv4fad.schema import read_schema
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase, insecure_fast_scrypt_for_tests
 
@@ -38,6 +39,7 @@ class = "closed"
 column = "Flags"
 in = ["01", "06"]
 """
+RATED = Path(__file__).parents[2] / "examples" / "payments" / "schema.toml"
 PRIVATE = (b"WhimRating", b"WhimRegion", b"WhimOpened", b"quxnorth", b"quxwest", b"quxsouth")
 REGIONS = ("quxnorth", "quxsouth", "quxwest")
 
@@ -137,9 +139,26 @@ def test_what_a_bank_brings_depends_on_the_classes_alone(data):
     assert after.fingerprint == before.fingerprint
 
 
+def test_a_schema_of_payments_with_another_class_gives_all_others_as_before(data):
+    path = account_file(data).parents[1] / "bank02" / BANK_FILE
+    schema = read_schema(RATED)
+    assert schema.record.classes == (*SCHEMA.record.classes, "high risk")
+    assert set(schema.record.kind_names) == {*SCHEMA.record.kind_names, "rated"}
+    for part in ("rows", "sides", "words"):
+        assert getattr(schema, part) == getattr(SCHEMA, part)
+    before, after = (load_holder(one, path, "bank02") for one in (SCHEMA, schema))
+    names = [frame["Class"].cast(pl.String) for frame in (before, after)]
+    assert names[0].to_list() == names[1].to_list()
+    assert names[0].n_unique() > 5
+
+
 def test_a_run_equals_the_trusted_third_party_and_own_columns_never_leave_the_bank(
     data, tmp_path, pv4fad, monkeypatch
 ):
+    """The bank splits the flags further: what it rates highest has a class that no flag has."""
+    for split in ("train", "test"):
+        file = data / "scenario01" / split / "bank01" / RULES_FILE
+        file.write_text(RULES.replace('"frozen"', '"high risk"'))
     monkeypatch.setattr("pv4fad.store.sealing.usual_cost", insecure_fast_scrypt_for_tests)
     handle, sent = Bank.handle, []
 
@@ -151,13 +170,16 @@ def test_a_run_equals_the_trusted_third_party_and_own_columns_never_leave_the_ba
     monkeypatch.setattr(Bank, "handle", noting)
     run, out = tmp_path / "run", tmp_path / "predictions.csv"
     options = ("--alert-share", 0.05, "--seed", 33, "--workers", 0)
-    code, _, err = pv4fad("train", data, "--out", run, "--epsilon", "none", *options)
+    code, _, err = pv4fad(
+        "train", data, "--schema", RATED, "--out", run, "--epsilon", "none", *options
+    )
     assert code == 0, err
     code, _, err = pv4fad("score", run, data, "--out", out, "--workers", 0)
     assert code == 0, err
     code, text, err = pv4fad("verify", run, data, "--predictions", out)
     assert code == 0, err
     assert "100 %" in text
+    assert RunFolder(run).require_finished().data_schema == read_schema(RATED)
     kept = [(run / RUN_FILE).read_bytes(), out.read_bytes()]
     for party in ("payment-network", "aggregator", "bank02"):
         with DiskStore.open(run / party, Passphrase(PASSPHRASE)) as store:

@@ -53,7 +53,7 @@ def test_alerts_are_few_and_have_reasons(after):
     assert after.alerts.columns == ["MessageId", "Score", "Level", "Reasons"]
     assert after.alerts["Reasons"].null_count() == 0
     learned = after.detector.last_scoring_.learned
-    assert (learned.payments, learned.alerts) == (after.new.height, after.alerts.height)
+    assert (learned.rows, learned.alerts) == (after.new.height, after.alerts.height)
 
 
 def test_epsilon_is_spent_and_said(after):

@@ -24,8 +24,12 @@ from pv4fad.lead.settings import TrainingSettings
 from pv4fad.payments.features import FEATURE_MEANINGS
 from pv4fad.payments.features.phrases import AT_ONE, AT_ZERO, OTHER_MEANINGS
 from pv4fad.payments.schema import SCHEMA
+from pv4fad.protocol.score.metering import Metered
 from pv4fad.run.meter import PhaseCost
 from pv4fad.run.scoring_record import ScoringRecord, read_record, record_path
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.records import stored
+from pv4fad.store.sealing import Passphrase
 
 COLUMNS = ["MessageId", "Score", "Alert", "Level", "LocalScore", "Reasons"]
 OF_VOTES = [
@@ -33,6 +37,7 @@ OF_VOTES = [
     "Reasons",
 ]  # fmt: skip
 ALERT_SHARE = 0.1
+BANKS = ("bank01", "bank02")
 IN_PROCESS = ("--workers", "0")
 
 
@@ -133,7 +138,12 @@ def test_metered_predictions_equal_the_trusted_third_partys_within_the_budget(tm
     assert "until a person there acts (metered-release = 1" in " ".join(error.split())
     code, text, _ = pv4fad(*score, "--bank-metered-release", 1)
     assert code == 0, text
-    assert record_of(out).learned.bank_alerts > 0
+    record = record_of(out)
+    assert record.learned.holder_alerts > 0
+    with DiskStore.open(trained.run / "aggregator", Passphrase(PASSPHRASE)) as store:
+        counted = {bank: stored(store, "", Metered, bank).positives for bank in BANKS}
+    assert record.positive_answers == counted
+    assert sum(counted.values()) > 0
     found = compared(pv4fad, trained, out)
     assert all(equal == n > 0 for equal, n in found.values())
     assert {"bits", "alerts", "levels", "scores", "counts"} <= set(found)
@@ -176,13 +186,13 @@ def test_the_record_says_what_was_learned_and_nothing_has_votes(scored):
     record, table = record_of(out), pl.read_csv(out)
     learned = record.learned
     assert (record.scoring, record.alert_share) == ("decisions", ALERT_SHARE)
-    assert learned.payments == table.height
+    assert learned.rows == table.height
     assert learned.alerts == table["Alert"].sum()
-    assert learned.bank_alerts == table["Reasons"].str.contains("the bank's record").sum() > 0
-    assert 0 < learned.payments_asked < learned.payments
-    assert 0 < learned.accounts_asked < learned.accounts
-    assert record.accounts_known == learned.accounts_asked
-    assert 0 < record.accounts_positive < record.accounts_known
+    assert learned.holder_alerts == table["Reasons"].str.contains("the bank's record").sum() > 0
+    assert 0 < learned.rows_asked < learned.rows
+    assert 0 < learned.records_asked < learned.records
+    assert record.records_known == learned.records_asked
+    assert 0 < record.records_positive < record.records_known
     for file in (out, record_path(out), trained.run / "run.json"):
         assert "vote" not in file.read_text().lower()
     assert record_path(out).stat().st_mode & 0o077 == 0
@@ -208,8 +218,8 @@ def test_killed_twice_and_refused_once_it_ends_with_the_same_predictions(
     assert out.read_text() == scored[1].read_text()
     undisturbed = record_of(scored[1])
     assert summary["learned"] == undisturbed.learned.model_dump()
-    assert summary["accounts_known"] == undisturbed.accounts_known
-    assert summary["accounts_positive"] == undisturbed.accounts_positive
+    assert summary["records_known"] == undisturbed.records_known
+    assert summary["records_positive"] == undisturbed.records_positive
     assert "vote" not in (text + error).lower()
 
 
@@ -220,7 +230,7 @@ def test_every_bit_and_alert_equals_the_trusted_third_partys(scored, pv4fad):
     for what in ("alerts", "levels", "scores"):
         assert found[what] == (n_payments, n_payments)
     n_equal, n_bits = found["bits"]
-    assert n_equal == n_bits >= record.learned.accounts_asked > 0
+    assert n_equal == n_bits >= record.learned.records_asked > 0
 
 
 def test_one_wrong_alert_and_one_wrong_score_fail_the_verification(scored, tmp_path, pv4fad):
@@ -276,7 +286,7 @@ def test_a_smaller_alert_share_gives_no_more_alerts_and_a_larger_one_is_refused(
     assert 0 < after["Alert"].sum() < before["Alert"].sum()
     assert learned["alerts"] == after["Alert"].sum()
     # What was known before is not asked for again, and all predictions can be verified still.
-    assert json.loads(text)["accounts_known"] == record_of(out).accounts_known
+    assert json.loads(text)["records_known"] == record_of(out).records_known
     for file in (lower, out):
         assert all(equal == n for equal, n in compared(pv4fad, trained, file).values())
 
@@ -301,7 +311,7 @@ def test_changed_records_need_a_refresh_after_which_everything_is_asked_again(
     assert [one["phase"] for one in json.loads(text)["phases"]] == ["prepare", "match"]
     assert pv4fad("score", run, data, "--out", second, *IN_PROCESS)[0] == 0
     record = record_of(second)
-    assert record.accounts_known == record.learned.accounts_asked > 0
+    assert record.records_known == record.learned.records_asked > 0
     assert all(equal == n for equal, n in compared(pv4fad, trained, second).values())
     before, after = pl.read_csv(scored[1]), pl.read_csv(second)
     assert (before["Score"] != after["Score"]).sum() > 0
@@ -332,8 +342,8 @@ def test_decisions_of_the_papers_model_equal_the_trusted_third_partys(tmp_path, 
     assert "the payment network now knows a bit about" in " ".join(text.split()).lower()
     table, learned = pl.read_csv(out), record_of(out).learned
     assert table.columns == COLUMNS
-    assert learned.accounts_asked > 0
-    assert learned.bank_alerts > 0
+    assert learned.records_asked > 0
+    assert learned.holder_alerts > 0
     assert "vote" not in (text + error + out.read_text()).lower()
     assert table.filter(pl.col("Alert") == 0)["Reasons"].is_null().all()
     found = compared(pv4fad, trained, out)

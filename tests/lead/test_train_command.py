@@ -245,7 +245,7 @@ def test_the_command_line_overrides_the_file_and_no_noise_is_loud(data, tmp_path
     code, _, error = pv4fad("train", data, "--out", tmp_path / "run", *options)
     assert code == 2
     assert "NO NOISE, NO PRIVACY" in error
-    assert "honest_banks = 3, but only 2 take part" in error
+    assert "3 honest parties have to add noise, but only 2 keep records" in error
     assert not (tmp_path / "run").exists()
 
 

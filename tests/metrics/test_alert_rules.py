@@ -1,7 +1,7 @@
 """Alert rules: what they name exists, and every alert has its section in the runbook.
 
-`promtool check rules` is not part of the tests: it is a program of Prometheus.  What it does not
-know is checked here: which metrics and labels there are, and which values labels can have.
+`make check-deploy` calls `promtool check rules`, a program of Prometheus.  What that does not know
+is checked here: which metrics and labels there are, and which values labels can have.
 """
 
 import re

@@ -345,6 +345,20 @@ def test_a_run_outside_of_its_policy_is_refused_before_anything_is_computed(run,
     assert party.restarted(party.store, policy=Policy(honest_banks=2)).handle(event.data)
 
 
+def test_a_bank_that_wants_metered_runs_only_answers_nothing_in_an_earlier_one(run):
+    """Its operator sets it after the training: what could be read by questions ends with that."""
+    event = run.of(ScoreQuery, "bank01")[0]
+    party = event.party()
+    assert party.live_keys()
+    strict = party.restarted(party.store, policy=Policy(metered=True))
+    before = party.store.snapshot()
+    with pytest.raises(PolicyError, match=r"bank01 answers nothing in run .* not metered"):
+        strict.handle(event.data)
+    assert strict.live_keys() == {}
+    assert party.store.snapshot() == before
+    assert party.handle(event.data)
+
+
 # The limit on layers.
 
 
@@ -365,7 +379,7 @@ def test_the_limit_on_layers_holds_over_all_names_of_tables_runs_and_clocks():
     with pytest.raises(BudgetError, match="at most 10 layers per table and day"):
         ask("run-2", "third@3")
     day[0] = datetime(2026, 1, 1, tzinfo=UTC)
-    with pytest.raises(BudgetError, match="at most 10 layers"):
+    with pytest.raises(BudgetError, match=r"10 layers.*latest day is 2026-01-02.*it is 2026-01-01"):
         ask("run-1", "bank01")
     ask("run-1", "broadcast", broadcast=True)
     day[0] = datetime(2026, 1, 3, tzinfo=UTC)

@@ -174,6 +174,8 @@ BAD_CELLS = [
     ("SettlementDate", "20220105", "an unparsable date (expected YYMMDD or YYYY-MM-DD)"),
     ("SettlementCurrency", "EURO", "no three-letter currency code"),
     ("SettlementAmount", "-0.01", "a negative amount"),
+    ("SettlementAmount", "1e18", "an amount of 10^18 or more"),
+    ("InstructedAmount", "1000000000000000000", "an amount of 10^18 or more"),
     ("SettlementAmount", "1.000,25", "no number"),
     ("InstructedAmount", "nan", "no number"),
     ("InstructedAmount", "inf", "no number"),

@@ -71,8 +71,10 @@ def test_a_clock_that_is_set_back_or_was_ahead_frees_nothing():
     store = limited("1/8")
     charged(store, "1/8", time=NOW + 1000 * DAY)
     for time in (NOW, NOW + 1000 * DAY, NOW + 1300 * DAY):
-        with pytest.raises(BudgetError):
+        with pytest.raises(BudgetError) as refused:
             charged(store, Fraction(1, 2**30), time=time)
+        ahead = f"its latest day is {NOW + 1000 * DAY:%Y-%m-%d}" in str(refused.value)
+        assert ahead == (time == NOW)
 
 
 def test_a_daily_refresh_fits_the_default_for_years():

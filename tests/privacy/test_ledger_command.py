@@ -101,14 +101,18 @@ def test_show_prints_delta_of_the_year_by_kind(folder, ledger):
         charge_delta(tx, "match", Fraction(1, 2**30), today - timedelta(days=500))
         charge_delta(tx, "match", Fraction(1, 2**20), today)
         charge_delta(tx, "scoring", Fraction(3, 2**20), today)
+        charge_delta(tx, "live", Fraction(1, 2**51), today)
     text = " ".join(ledger("show", folder)[1].split())
-    assert "δ of the last 365 days 2^-18 (match 2^-20, scoring 2^-18.4), limit 2^-10" in text
+    assert (
+        "δ of the last 365 days 2^-17.9 (match 2^-20, scoring 2^-18.4, live 2^-51), limit" in text
+    )
     assert "ε holds up to δ" in text
     assert json.loads(ledger("show", folder, "--json")[1])["delta"] == {
-        "year": "2^-18",
+        "year": "2^-17.9",
         "limit": "2^-10",
         "match": "2^-20",
         "scoring": "2^-18.4",
+        "live": "2^-51",
         "restored": "0",
         "in_total": "2^-17.9",
     }

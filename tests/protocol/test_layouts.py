@@ -50,6 +50,18 @@ def test_few_accounts_at_a_large_bank_get_more_blocks_than_they_fill():
     assert table_seconds(large, m, K) < table_seconds(one_block, m, K) / 2
 
 
+@pytest.mark.parametrize("n", [7000, 40_000])
+def test_no_number_of_blocks_costs_less(n):
+    """The time has steps, so with more blocks it can fall again after it has risen."""
+    for m in [eighths << k for k in range(7, 17) for eighths in range(8, 16)]:
+        assert m == padded(m)
+        others = (
+            TableLayout.for_accounts(padded(n), 1, least_blocks=blocks) for blocks in range(1, 150)
+        )
+        least = min(table_seconds(other, m, K) for other in others)
+        assert table_seconds(layout_of(n, m), m, K) <= least
+
+
 @pytest.mark.parametrize("m", [1, 1000, 100_000, 2_000_000, 10**7])
 def test_a_layout_follows_from_padded_sizes(m):
     layout = layout_of(200, m)

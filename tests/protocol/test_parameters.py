@@ -103,7 +103,7 @@ def test_delta_of_a_bank_is_what_is_left_to_chance_in_its_tables():
         ({"banks": {}}, "banks"),
         ({"banks": {"bank01": 1024}}, "takes no part"),
         ({"banks": dict.fromkeys(("bank01", "bank02", "bank03"), 1024), "tables": ()}, "tables"),
-        ({"honest_banks": 3}, "honest_banks"),
+        ({"honest_banks": 3}, "3 honest parties"),
         ({"honest_banks": 0}, "honest_banks"),
         ({"epsilon": "1"}, "epsilon"),
         ({"noise": "per-bank"}, "epsilon"),

@@ -17,6 +17,7 @@ from pv4fad.protocol.wire import (
     digest,
     encode,
     message_id,
+    read_field,
     read_header,
     wire_message,
 )
@@ -118,6 +119,16 @@ def test_the_header_of_a_message_is_that_of_the_decoded_message(message):
     }
 
 
+@given(messages)
+def test_one_field_is_that_of_the_decoded_message(message):
+    data = encode(message)
+    received = decode(data)
+    for name in Everything.codecs:
+        assert np.array_equal(read_field(data, name), getattr(received, name))
+    with pytest.raises(WireError, match="field other: there is none"):
+        read_field(data, "other")
+
+
 def header_bytes(data):
     """How many bytes stand before the payload."""
     _, _, n_kind, n_header = struct.unpack_from("<4sHBI", data)
@@ -133,7 +144,7 @@ def test_a_header_that_is_cut_off_is_refused_and_the_payload_is_not_read(message
     assert read_header(whole[:end]) == read_header(whole)
 
 
-def test_bytes_of_format_version_4_never_change():
+def test_bytes_of_format_version_5_never_change():
     header = (
         b'{"address":["bank-a","payment-network","run-1","table-2",3,4],"fields":['
         b'["count","int",-5],["flag","bool",true],["note","str","\\u03b5"],["blob","bytes",2],'
@@ -141,7 +152,7 @@ def test_bytes_of_format_version_4_never_change():
         b'["sums","int64",[1]],["bits","uint8",[2,0]]]}'
     )
     expected = (
-        b"PV4M\x04\x00\x0f" + struct.pack("<I", len(header)) + b"test-everything" + header
+        b"PV4M\x05\x00\x0f" + struct.pack("<I", len(header)) + b"test-everything" + header
         + b"\x00\xff"
         + bytes([3, *7 * [0], *8 * [0], 5, *7 * [0]]) + b"onethree"
         + bytes([1, *7 * [0], *7 * [0], 0x80])
@@ -151,7 +162,7 @@ def test_bytes_of_format_version_4_never_change():
     assert encode(EXAMPLE) == expected
     assert decode(expected) == EXAMPLE
     assert digest(expected).hex() == (
-        "c9ac70528de6d68167bc43bb2aec70a5a06af99eba9b3672d239236a6a21a11d"
+        "a4ce68b9dba61a5361cce43bbc448618994f82913e6b8894de72ff344c615130"
     )
 
 
@@ -185,7 +196,7 @@ def test_mutated_messages_are_refused_or_are_other_valid_messages(message, data)
     assert_refused_or_canonical(bytes(mutated))
 
 
-def envelope(header, payload=b"", kind=b"test-everything", version=4):
+def envelope(header, payload=b"", kind=b"test-everything", version=5):
     return struct.pack("<4sHBI", b"PV4M", version, len(kind), len(header)) + kind + header + payload
 
 
@@ -231,7 +242,7 @@ def residues(header, payload=b""):
     [
         (b"", "truncated"),
         (b"PV5M" + encode(EXAMPLE)[4:], "not a PV4FAD message"),
-        (envelope(b"{}", version=1), "message format 1, this program speaks 4"),
+        (envelope(b"{}", version=1), "message format 1, this program speaks 5"),
         (envelope(b"{}", kind=b"pickle"), "unknown kind of message 'pickle'"),
         (encode(EXAMPLE)[:-1], "field sums: truncated"),
         (encode(EXAMPLE) + b"\0", "1 bytes too many"),

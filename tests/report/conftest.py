@@ -73,15 +73,15 @@ def run(document, tables, tmp_path_factory):
         scoring="decisions",
         alert_share=0.002,
         learned=Learned(
-            payments=20_001,
-            payments_asked=1_234,
-            accounts=9_876,
-            accounts_asked=543,
+            rows=20_001,
+            rows_asked=1_234,
+            records=9_876,
+            records_asked=543,
             alerts=77,
-            bank_alerts=11,
+            holder_alerts=11,
         ),
-        accounts_known=678,
-        accounts_positive=9,
+        records_known=678,
+        records_positive=9,
         phases=tuple(
             PhaseCost(phase=phase, seconds=seconds, messages=2, bytes=10**8)
             for phase, seconds in phases.items()

@@ -14,10 +14,12 @@ from tests.kit.scored_run import predictions, write_run
 from pv4fad.attack.findings import FILE_NAME, Attack, Finding
 from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.notary import Notary, known_keys
+from pv4fad.evaluation.scored import default_predictions
 from pv4fad.protocol.identity import identity_in, stored_identity
 from pv4fad.report.dossier.pages import JSON_FILE, QUESTIONS
 from pv4fad.report.dossier.processing import ROLES, TO_FILL_IN
 from pv4fad.run.folder import RunFolder
+from pv4fad.run.scoring_record import read_record, write_record
 from pv4fad.store.file import holds_store
 from pv4fad.store.sealing import Passphrase
 
@@ -115,13 +117,25 @@ def test_claims_what_was_learned_and_attacks_are_there_in_numbers(
     assert cells("accounts about which it knows a bit, over all scorings", 678) in (
         pages["learned"].words
     )
-    assert data["learned"]["scoring"]["accounts_known"] == 678
+    assert data["learned"]["scoring"]["records_known"] == 678
     assert cells("share recognised", "0.123", "0.100", "-", 321) in pages["attacks"].words
     assert data["attacks"]["findings"][0]["found"] == 0.123
     assert "claims put to the test: 1, all of them hold" in pages["index"].words
     assert document.privacy.claim in pages["claims"].words
     assert data["claims"]["privacy"]["epsilon"] == document.privacy.epsilon == "1"
     assert "bits about 678 accounts, 9 of them not ordinary" in pages["index"].words
+
+
+def test_what_metering_told_the_aggregator_is_there_in_numbers(attacked, dossier, tmp_path):
+    run = shutil.copytree(attacked, tmp_path / "run")
+    predictions = default_predictions(run)
+    record = read_record(predictions)
+    answers = {"bank01": 1204, "bank02": 0}
+    write_record(predictions, record.model_copy(update={"positive_answers": answers}))
+    _, pages, data = dossier(run)
+    assert data["learned"]["scoring"]["positive_answers"] == answers
+    assert "each bank were positive (bank01 1,204, bank02 0)" in pages["index"].words
+    assert cells("bank01", "1,204") in pages["learned"].words
 
 
 def test_stability_and_thresholds_are_those_of_plain_numpy(
@@ -193,6 +207,7 @@ def test_a_log_with_a_message_left_out_is_shown_as_a_fault(attacked, dossier, tm
                 (chain,) = log.chains
                 chain = chain.model_copy(update={"messages": chain.messages[:-1]})
                 log = log.model_copy(update={"chains": (chain,)})
+                log = log.signed_by(stored_identity(store))
             logs += ["--log", tmp_path / f"{name}.json"]
             logs[-1].write_text(log.to_json())
     _, pages, data = dossier(attacked, *logs)
@@ -208,7 +223,7 @@ def test_processing_is_that_of_the_schema_and_legal_roles_are_blank(attacked, do
     schema, words = document.data_schema, pages["processing"].words
     columns = [schema.rows.id, schema.rows.time, schema.rows.label, schema.record.id]
     columns += [side.id for side in schema.sides.values()] + list(schema.record.classes)
-    for one in (*columns, *TO_FILL_IN, *ROLES, *PARTIES):
+    for one in (*columns, *TO_FILL_IN, *ROLES, "payment network", *PARTIES[1:]):
         assert one in words
     for name, most in document.parameters.banks.items():
         assert cells(name, f"{most:,}") in words
@@ -238,7 +253,7 @@ def test_logs_of_some_parties_are_not_taken_for_all(attacked, dossier, tmp_path)
         log = LogFile.of(stores[ONE], stored_identity(stores[ONE]))
     (tmp_path / "log").write_text(log.to_json())
     text, pages, _ = dossier(attacked, "--log", tmp_path / "log")
-    assert "Signed logs: not of aggregator, bank02, payment-network" in text
+    assert "Signed logs: not of aggregator, bank02, payment network" in text
     assert "logs of parties: 1, which fit together" in pages["index"].words
 
 

@@ -80,6 +80,22 @@ def test_what_scoring_told_is_there_in_numbers(seen):
     assert VOTES_TELL not in seen.words
 
 
+def test_metered_questions_tell_the_aggregator_numbers_and_the_page_says_which(whole):
+    assert "positive answers" not in Seen(page(whole)).words
+    parameters = whole.document.parameters.model_copy(update={"metered": True})
+    metered = replace(
+        whole,
+        document=whole.document.model_copy(update={"parameters": parameters}),
+        scoring=whole.scoring.model_copy(update={"positive_answers": {"bank01": 1204, "x": 0}}),
+    )
+    words = Seen(page(metered)).words
+    assert "bank011,204" in words
+    assert "how many answers of each bank are positive" in words
+    assert "which accounts of that bank the payment network asked about with a positive" in words
+    assert "all banks and the aggregator" not in words
+    assert "it opens nothing" not in words
+
+
 def test_epsilon_is_shown_with_one_honest_bank_too_and_with_what_a_guess_is_worth(document):
     """Known answer: ε = 1, Δ = 2, H = 2 is 2.275 with one honest bank; bounds are rounded up."""
     two = document.privacy.model_copy(
@@ -120,7 +136,7 @@ def test_votes_are_said_to_tell_kinds_of_accounts_apart(tables, data, tmp_path, 
         VOTES_TELL,
         SCHEMA.words(SCORING_IS_OUTSIDE["votes"]),
         "scoring by votes",
-        SCHEMA.words(parties("sealed")[0][1]),
+        SCHEMA.words(parties("sealed", metered=False)[0][1]),
     ):
         assert part in words
     assert "highest alerts" in words

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import signal
 from collections import Counter
+from itertools import cycle
 
 import numpy as np
 import polars as pl
@@ -284,6 +285,24 @@ def test_a_bank_that_was_away_is_asked_again_with_another_mask(world, journal):
     assert len(ciphertexts) == len(queries)
 
 
+def test_a_reply_that_is_late_counts_and_its_questions_were_asked_again_meanwhile(world, journal):
+    banks, payments = Banks(world), world.some(slice(0, 60))
+    banks.slow_s = {"bank01": 12 * TICK_S}
+
+    async def work():
+        async with asking(world, journal, banks, timeout_s=16 * TICK_S) as engine:
+            return await all_decided(engine, payments), engine.status()
+
+    (table, how), status = in_loop(work())
+    assert same(table, world.trusted(payments))
+    assert "bank not answering" not in how
+    assert [one.counts.lost for one in status] == [0, 0]
+    asked = asked_pairs(journal)
+    assert len(asked) > len(set(asked))
+    ciphertexts = [decode(data).ciphertext for _, _, data, _ in banks.sent]
+    assert len(set(ciphertexts)) == len(ciphertexts)
+
+
 def changed(reply: bytes, **values) -> bytes:
     return encode(dataclasses.replace(decode(reply), **values))
 
@@ -368,6 +387,34 @@ def test_a_bank_that_refuses_says_why(world, journal, caplog):
     assert "bank not answering" in how
     assert (status[1].state, status[1].why) == ("not answering", "budget spent")
     assert caplog.text.count("bank02 refuses live queries: budget spent") == 1
+
+
+def test_a_bank_that_changes_its_reasons_does_not_fill_the_log(world, journal, caplog):
+    """At each tick another one, or an answer."""
+    banks, payments = Banks(world), world.some(slice(0, 40))
+    right, refusing = banks.does["bank02"], world.answers(1, lambda: False).answer
+    said = cycle(
+        [
+            lambda data: changed(refusing(data), reason="other keys"),
+            refusing,
+            right,
+        ]
+    )
+
+    def answer(data: bytes) -> bytes:
+        return next(said)(data)
+
+    banks.does["bank02"] = answer
+
+    async def work():
+        async with asking(world, journal, banks) as engine:
+            await all_decided(engine, payments)
+            while sum(bank == "bank02" for _, bank, _, _ in banks.sent) < 12:
+                await asyncio.sleep(TICK_S)
+
+    in_loop(work())
+    assert caplog.text.count("bank02 refuses live queries") == 1
+    assert caplog.text.count("live queries are refused") == 1  # by the bank itself
 
 
 def test_a_worker_that_is_killed_comes_back_and_no_payment_is_lost(world, journal):

@@ -1,10 +1,22 @@
 """The desk as people use it, in a real browser."""
 
 import pytest
-from tests.kit.live_service import BANKS, KEY, hidden, live_service, live_world
+from tests.kit.live_service import (
+    BANKS,
+    KEY,
+    free_port,
+    hidden,
+    live_service,
+    live_world,
+    serving,
+)
 from tests.kit.waiting import comes_true
 
+from pv4fad.listening import Listen
+from pv4fad.protocol.notify.state import ReceivedNotice
+from pv4fad.service.access import Tokens
 from pv4fad.service.alerts import desk_labels
+from pv4fad.service.inbox import inbox_app
 from pv4fad.service.journal import Journal
 
 WINDOWS = pytest.mark.parametrize(
@@ -70,6 +82,69 @@ def waits_for(tab, expression):
     assert comes_true(lambda: tab.value(expression)), expression
 
 
+def press(tab, *keys):
+    codes = {
+        "Enter": {"windowsVirtualKeyCode": 13, "text": "\r"},
+        "Tab": {"windowsVirtualKeyCode": 9},
+    }
+    for key in keys:
+        for kind in ("keyDown", "keyUp"):
+            text = {"text": key} if kind == "keyDown" and len(key) == 1 else {}
+            tab.call("Input.dispatchKeyEvent", type=kind, key=key, **text | codes.get(key, {}))
+
+
+def click(tab, selector):
+    """With the mouse, where it is."""
+    x, y = tab.value(
+        f"(one => {{ one.scrollIntoView({{block: 'center'}}); const box ="
+        " one.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })"
+        f"(document.querySelector({selector!r}))"
+    )
+    at = {"x": x, "y": y, "button": "left", "clickCount": 1}
+    for kind in ("mousePressed", "mouseReleased"):
+        tab.call("Input.dispatchMouseEvent", type=kind, **at)
+
+
+def log_in(tab, token):
+    tab.value(
+        f"document.getElementById('token').value = {token!r};"
+        "document.querySelector('form.login').requestSubmit()"
+    )
+    waits_for(tab, "location.pathname === '/' && document.readyState === 'complete'")
+
+
+def assert_fits(tab, width):
+    """The page is as wide as the window, has its style, and asks nobody else for anything."""
+    assert tab.problems() == []
+    assert all(one.startswith("http://127.0.0.1:") for one in tab.requests())
+    assert tab.value("document.documentElement.scrollWidth") <= width
+    # Boxes that are cut off inside the window would not scroll the page.
+    assert tab.value(
+        "[...document.querySelectorAll('main *:not(thead *)')].every(one =>"
+        " one.getBoundingClientRect().right <= document.documentElement.clientWidth + 1)"
+    ), tab.value("location.pathname")
+    assert tab.value("document.styleSheets[0].cssRules.length") > 50
+
+
+@pytest.fixture(scope="module")
+def inbox(tmp_path_factory):
+    """Of a bank with some notices: its address, and a token."""
+    folder, listen = tmp_path_factory.mktemp("inbox"), Listen(port=free_port())
+    token = Tokens(folder).create("bob", "desk")
+    account = "GB29NWBK60161331926819000000000042"
+    notices = [
+        ReceivedNotice(
+            f"TEYQ3AFRI{n}-{'X' * 20 * n}",
+            account[: 34 - 9 * n],
+            n + 1,
+            f"2026-05-0{n + 1}T10:20:30.000+00:00",
+        )
+        for n in range(3)
+    ]
+    with serving(inbox_app(folder, "bank01", lambda: notices), listen):
+        yield listen.address, token
+
+
 @WINDOWS
 def test_every_page_fits_the_window_without_an_error_or_a_foreign_request(
     page, handed, tab, width, scheme
@@ -77,15 +152,22 @@ def test_every_page_fits_the_window_without_an_error_or_a_foreign_request(
     number, side = handed
     for path in ("/", f"/alerts/{number}", f"/alerts/{number}/hand-over/{side}", "/watch"):
         page(path, width=width, scheme=scheme)
-        assert tab.problems() == []
-        assert all(one.startswith("http://127.0.0.1:") for one in tab.requests())
-        assert tab.value("document.documentElement.scrollWidth") <= width
-        # Boxes that are cut off inside the window would not scroll the page.
-        assert tab.value(
-            "[...document.querySelectorAll('main *:not(thead *)')].every(one =>"
-            " one.getBoundingClientRect().right <= document.documentElement.clientWidth + 1)"
-        ), path
-        assert tab.value("document.styleSheets[0].cssRules.length") > 50
+        assert_fits(tab, width)
+
+
+@WINDOWS
+def test_the_login_and_an_inbox_fit_the_window(inbox, tab, width, scheme):
+    address, token = inbox
+    tab.call("Network.clearBrowserCookies")
+    tab.open(address, width=width, height=800, scheme=scheme)
+    assert tab.value("location.pathname") == "/login"
+    assert_fits(tab, width)
+    tab.events.clear()
+    log_in(tab, token)
+    assert_fits(tab, width)
+    assert tab.value("document.querySelectorAll('tbody tr').length") == 3
+    press(tab, "/", *"TEYQ3AFRI2", "Enter")
+    waits_for(tab, "document.querySelectorAll('tbody tr').length === 1")
 
 
 def test_the_login_in_a_browser(service, tab):
@@ -94,12 +176,7 @@ def test_the_login_in_a_browser(service, tab):
     assert tab.value("location.pathname") == "/login"
     assert tab.problems() == []
     tab.events.clear()
-    token = service.tokens["desk"]
-    tab.value(
-        f"document.getElementById('token').value = {token!r};"
-        "document.querySelector('form.login').requestSubmit()"
-    )
-    waits_for(tab, "location.pathname === '/'")
+    log_in(tab, service.tokens["desk"])
     assert tab.value("document.cookie") == ""  # out of reach of scripts
 
 
@@ -115,32 +192,41 @@ def test_a_new_alert_comes_by_itself(page, service, tab):
 
 
 def test_the_keyboard_goes_through_the_list_and_to_a_verdict(page, person, numbers, tab):
-    def press(key):
-        for kind in ("keyDown", "keyUp"):
-            text = {"text": key} if kind == "keyDown" and len(key) == 1 else {}
-            code = {"windowsVirtualKeyCode": 13, "text": "\r"} if key == "Enter" else {}
-            tab.call("Input.dispatchKeyEvent", type=kind, key=key, **text | code)
-
     page("/")
-    press("j")
-    press("j")
-    press("k")
-    press("j")
+    press(tab, "j", "j", "k", "j")
     second = "document.querySelectorAll('.alert .open')[1] === document.activeElement"
     assert tab.value(second)
     outline = "getComputedStyle(document.activeElement).outlineStyle"
     assert tab.value(outline) == "solid"  # the focus can be seen
-    press("/")
+    press(tab, "/")
     assert tab.value("document.activeElement.id") == "text"
-    press("j")  # is typed
+    press(tab, "j")  # is typed
     assert tab.value("document.activeElement.value") == "j"
     page(f"/alerts/{numbers[-1]}")
-    press("d")
+    press(tab, "d")
     assert tab.value("document.querySelector('[value=dismissed]').checked")
     assert tab.value("document.activeElement.id") == "note"
     tab.value("document.activeElement.blur()")
-    press("u")
-    waits_for(tab, "location.pathname === '/'")
+    press(tab, "u")
+    waits_for(tab, "location.pathname === '/' && document.readyState === 'complete'")
+    press(tab, "j", "Enter")
+    waits_for(tab, "location.pathname.startsWith('/alerts/') && document.readyState === 'complete'")
+    press(tab, "c", *"called", "Tab", "Enter")
+    waits_for(tab, "document.querySelector('.said b')?.textContent === 'confirmed'")
+    assert "called" in tab.value("document.querySelector('.said').textContent")
+
+
+def test_an_alert_is_handed_over_by_clicks(page, person, numbers, tab):
+    number, side = handable(person, numbers[::-1])
+    page(f"/alerts/{number}")
+    click(tab, f"a[href$='hand-over/{side}']")
+    waits_for(tab, "document.querySelector('[name=confirm]') !== null")
+    click(tab, "main form button")  # refused by the browser: nothing is confirmed
+    assert "not delivered yet" not in person.get(f"/alerts/{number}").text
+    click(tab, "[name=confirm]")
+    click(tab, "main form button")
+    waits_for(tab, f"location.pathname === '/alerts/{number}'")
+    waits_for(tab, "document.body.textContent.includes('not delivered yet')")
 
 
 def test_verdicts_are_kept_with_who_and_why_and_the_last_word_counts(service, person, numbers):
@@ -191,6 +277,23 @@ def test_a_hand_over_needs_a_confirmation_and_is_recorded_once(service, person, 
     assert "not delivered yet" in person.get(f"/alerts/{number}").text
     assert person.post(path, data=form).status_code == 422
     assert person.get(f"/alerts/{number}/hand-over/nowhere").status_code == 404
+
+
+def test_what_no_notice_can_hold_is_not_handed_over(tmp_path):
+    sides = ("OrderingAccount", "BeneficiaryAccount")
+    long = [
+        one | {name: f"{one[name]}{'X' * 1100}" for name in sides} for one in live_world().payments
+    ]
+    with live_service(tmp_path) as service:
+        answers = service.post("/payments/batch", long).json()
+        person = service.log_in()
+        number, side = handable(person, range(sum(one["alert"] for one in answers)))
+        page = person.get(f"/alerts/{number}").text
+        form = {"csrf": hidden(page), "confirm": "yes"}
+        refused = person.post(f"/alerts/{number}/hand-over/{side}", data=form)
+        assert refused.status_code == 422
+        assert "too long for a notice" in refused.text
+        assert "not delivered yet" not in person.get(f"/alerts/{number}").text
 
 
 def test_what_people_did_survives_a_restart_and_becomes_labels(tmp_path):

@@ -117,6 +117,21 @@ def test_a_question_that_was_replaced_cannot_be_put_back(folder):
         list(journal.questions())
 
 
+@pytest.mark.parametrize("writable", [True, False])
+def test_who_no_longer_waits_for_a_note_keeps_no_other_from_being_told(folder, writable):
+    with Journal.open(folder, KEY) as journal:
+        with journal._turn:  # nothing is written meanwhile
+            notes = [journal.ask({"n": number}) for number in range(3)]
+            assert notes[0].cancel()
+            if not writable:
+                journal._connection.execute("PRAGMA query_only = ON")
+        if writable:
+            assert notes[1].result(10) is notes[2].result(10) is None
+            assert [one["n"] for one in journal.questions()] == [0, 1, 2]
+        else:
+            assert all(isinstance(one.exception(10), StoreError) for one in notes[1:])
+
+
 def test_nothing_of_a_payment_can_be_read_from_the_files(folder):
     with Journal.open(folder, KEY) as journal:
         journal.write(entries(*range(30)))
@@ -128,8 +143,8 @@ def test_nothing_of_a_payment_can_be_read_from_the_files(folder):
     assert len(raw) > 10_000
     for word in (b"PAYMENT", b"ACCOUNT", b"digest", b"SECRET", b"MessageId"):
         assert word not in raw
-    for path in (folder / FOLDER).iterdir():
-        assert path.stat().st_mode & 0o077 == 0 or path.parent.stat().st_mode & 0o077 == 0
+    assert (folder / FOLDER).stat().st_mode & 0o077 == 0
+    assert (folder / FOLDER / "journal.db").stat().st_mode & 0o077 == 0
 
 
 def test_another_key_opens_nothing(folder):
@@ -178,6 +193,46 @@ def test_rows_that_were_exchanged_are_noticed(folder):
     )
     with Journal.open(folder, KEY) as journal, pytest.raises(StoreError, match="damaged"):
         list(journal.decisions())
+
+
+def test_a_row_of_an_earlier_journal_or_another_table_is_noticed(folder):
+    """They are sealed with the same key."""
+    with Journal.open(folder, KEY) as journal:
+        journal.write(entries(0, 1))
+        journal.act({"what": "verdict"})
+    file = folder / FOLDER / "journal.db"
+    file.rename(folder / "earlier.db")
+    with Journal.open(folder, KEY) as journal:
+        journal.write(entries(2, 3))
+        journal.act({"what": "delivered"})
+    earlier = f"ATTACH '{folder / 'earlier.db'}' AS earlier"
+    change(
+        folder,
+        earlier,
+        "UPDATE actions SET sealed = (SELECT sealed FROM alerts WHERE number = 0)",
+        "UPDATE blocks SET sealed = (SELECT sealed FROM earlier.blocks WHERE number = 0)",
+    )
+    with Journal.open(folder, KEY) as journal:
+        for read in (journal.actions, journal.decisions):
+            with pytest.raises(StoreError, match="damaged"):
+                list(read())
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE ids SET block = 0, position = 1 WHERE block = 1",
+        "UPDATE ids SET position = 9 WHERE block = 1",
+        "UPDATE ids SET block = 9 WHERE block = 1",
+    ],
+)
+def test_an_id_that_leads_to_another_payment_is_noticed(folder, tampering):
+    with Journal.open(folder, KEY) as journal:
+        journal.write(entries(0, 1))
+        journal.write(entries(2))
+    change(folder, tampering)
+    with Journal.open(folder, KEY) as journal, pytest.raises(StoreError, match="damaged"):
+        journal.find(["PAYMENT-2"])
 
 
 def change(folder, *statements: str) -> None:

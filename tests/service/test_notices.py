@@ -5,6 +5,7 @@ import json
 import threading
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from tests.kit.class_world import make_class_world
@@ -26,11 +27,12 @@ from pv4fad.listening import Listen
 from pv4fad.protocol.live.bank import LiveAnswers
 from pv4fad.protocol.notify.bank import notices
 from pv4fad.protocol.notify.messages import BODY_BYTES, Notify, notice
-from pv4fad.protocol.receipt import Receipt
+from pv4fad.protocol.receipt import Receipt, receipt_of
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.wire import Address, decode, encode
 from pv4fad.service import notices as outbox
 from pv4fad.service.access import Tokens
+from pv4fad.service.alerts import HandedOver
 from pv4fad.service.inbox import inbox_app
 from pv4fad.service.notices import LiveNotices
 
@@ -178,6 +180,33 @@ def test_a_hand_over_reaches_the_inbox_of_its_bank_and_no_other(trained, tmp_pat
     assert alerts[number]["id"] in shown
     assert received[0].account in shown
     assert f"level {received[0].level}" in shown
+
+
+def test_a_notice_that_cannot_be_sent_holds_up_no_other():
+    """Of a service that did not look before it kept what was handed over."""
+    accounts = ("A" * 2 * BODY_BYTES, "A")
+    given = [
+        HandedOver(n, "run-1", "bank01", account, "alice", f"2026-05-0{n + 1}")
+        for n, account in enumerate(accounts)
+    ]
+    alerts = [SimpleNamespace(number=n, decision=SimpleNamespace(id="P", level=1)) for n in (0, 1)]
+    waiting, delivered = [*zip(alerts, given, strict=True)], []
+
+    class Book:
+        @staticmethod
+        def delivered(number, notice):
+            return number, notice
+
+    class Carrier:
+        async def carry(self, bank, message):
+            return encode(receipt_of(decode(message)))
+
+    async def act(action):
+        delivered.append(action)
+
+    pipeline = SimpleNamespace(book=Book(), act=act)
+    asyncio.run(outbox.Outbox(pipeline, Carrier())._to_bank("bank01", waiting))
+    assert delivered == [(1, 1)]
 
 
 def test_a_busy_bank_keeps_a_notice_later_and_holds_up_no_live_message(trained, tmp_path):

@@ -9,13 +9,14 @@ import httpx
 import pytest
 from tests.kit.client_certificates import client_certificate
 from tests.kit.iso_messages import foreign_message, row
-from tests.kit.live_service import free_port, hidden, live_service
+from tests.kit.live_service import free_port, hidden, live_service, serving
 
 from pv4fad.deployment.certificates import new_certificate
 from pv4fad.errors import ParameterError
 from pv4fad.listening import Listen
 from pv4fad.service import server, web
 from pv4fad.service.access import IDLE_S, LONGEST_S, Sessions, Tokens
+from pv4fad.service.inbox import inbox_app
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
@@ -146,6 +147,26 @@ def test_who_has_logged_out_is_a_stranger(service):
     assert again.get("/").status_code == 303
 
 
+def test_a_session_ends_when_its_token_is_taken_back_or_renewed(tmp_path):
+    """Shown with the pages of a bank; those of the desk log in by the same code."""
+    tokens, listen = Tokens(tmp_path), Listen(port=free_port())
+    with (
+        serving(inbox_app(tmp_path, "bank01", list), listen),
+        httpx.Client(base_url=listen.address) as alice,
+        httpx.Client(base_url=listen.address) as bob,
+    ):
+        for name, person in (("alice", alice), ("bob", bob)):
+            form = {"csrf": hidden(person.get("/login").text), "token": tokens.create(name, "desk")}
+            assert person.post("/login", data=form).status_code == 303
+        csrf = hidden(alice.get("/").text)
+        tokens.create("alice", "desk")
+        assert alice.post("/logout", data={"csrf": csrf}).status_code == 403
+        assert alice.get("/").status_code == 303
+        assert bob.get("/").status_code == 200
+        tokens.remove("bob")
+        assert bob.get("/").status_code == 303
+
+
 def test_a_session_ends_when_it_is_idle_and_after_a_working_day():
     now = [0.0]
     sessions = Sessions(clock=lambda: now[0])
@@ -157,6 +178,33 @@ def test_a_session_ends_when_it_is_idle_and_after_a_working_day():
     now[0] = LONGEST_S + 1
     assert sessions.get(busy) is None
     assert sessions.get(None) is None
+
+
+def test_a_page_that_asks_by_itself_does_not_keep_a_session():
+    now = [0.0]
+    sessions = Sessions(clock=lambda: now[0])
+    cookie = sessions.begin("alice")
+    for now[0] in (IDLE_S / 2, IDLE_S):
+        assert sessions.get(cookie, is_used=False).who == "alice"
+    now[0] += 1
+    assert sessions.get(cookie, is_used=False) is None
+
+
+def test_an_open_list_of_alerts_ends_with_a_session_that_nobody_uses(service, monkeypatch):
+    """It hears of the service all the time, and connects again."""
+    monkeypatch.setattr("pv4fad.service.access.IDLE_S", 2.0)
+    monkeypatch.setattr("pv4fad.service.desk._BEAT_S", 0.05)
+    person = service.log_in()
+    beats, is_open = 0, True
+    while is_open:
+        with person.stream("GET", "/events") as answer:
+            is_open = answer.is_success
+            for beat, _ in zip(range(10), answer.iter_lines(), strict=False):
+                beats += beat > 0
+        assert beats < 1000
+    assert beats > 10
+    assert answer.headers["location"] == "/login"
+    assert person.get("/").status_code == 303
 
 
 def test_tokens_are_kept_as_hashes_and_can_be_taken_back(tmp_path):
@@ -291,6 +339,19 @@ def test_a_message_is_a_payment(service):
     found = service.post("/payments", xml, **kind)
     assert found.status_code == 200, found.text
     assert service.post("/payments/batch", xml, **kind).json() == [found.json()]
+
+
+@pytest.mark.parametrize(
+    ("msg_id", "error"),
+    [("x" * 300, "longer than 256"), ("a&#10;b", "control character"), ("a\x7fb", "control")],
+)
+def test_a_message_has_the_limits_of_a_payment(service, msg_id, error):
+    xml = foreign_message("pacs.008.001.08", [row(1, 1, msg_id="live 2")])
+    kind = {"content-type": "application/xml"}
+    refused = service.post("/payments/batch", xml.replace("live 2", msg_id), **kind)
+    assert refused.status_code == 422
+    assert refused.json()["error"].startswith("payment 1: MessageId: ")
+    assert error in refused.json()["error"]
 
 
 DTD = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>'

@@ -11,8 +11,10 @@ from tests.kit.live_service import KEY, live_service, live_world
 
 from pv4fad.lead.rows import new_rows
 from pv4fad.payments.schema import SCHEMA
-from pv4fad.service.decisions import HOWS
+from pv4fad.service import api, pipeline
+from pv4fad.service.decisions import HOWS, Decided
 from pv4fad.service.journal import Journal
+from pv4fad.service.known_payments import KnownPayments
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +94,8 @@ def test_many_clients_at_once_get_one_decision_each(service, payments):
     [
         ({"SettlementAmount": None}, "SettlementAmount: no value"),
         ({"SettlementAmount": "a lot"}, "SettlementAmount: "),
+        ({"SettlementAmount": 1.7976931348623157e308}, "SettlementAmount: an amount of 10^18"),
+        ({"SettlementAmount": 10**18}, "SettlementAmount: an amount of 10^18"),
         ({"Timestamp": "yesterday"}, "Timestamp: "),
         ({"Sender": "??"}, "Sender: "),
         ({"Colour": "blue"}, "'Colour' is no field"),
@@ -124,6 +128,24 @@ def test_what_is_no_payment_is_refused(service, body):
     assert service.post("/payments/batch", body).status_code == 422
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32-le"])
+def test_a_payment_in_broken_text_stops_no_other(service, payments, encoding):
+    """Half of a surrogate pair that is not escaped, which Python reads from bytes."""
+    broken = json.dumps(payments[6] | {"OrderingName": "\ud800"}, ensure_ascii=False)
+    for path in ("/payments", "/payments/batch"):
+        refused = service.post(path, broken.encode(encoding, "surrogatepass"))
+        assert refused.status_code == 422
+        assert "UTF-8" in refused.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/payments", "/payments/batch"])
+def test_a_payment_with_a_field_twice_is_refused(service, payments, path):
+    text = json.dumps(payments[6] | {"MessageId": "twice"})
+    refused = service.post(path, text[:-1] + ', "SettlementAmount": 1}')
+    assert refused.status_code == 422
+    assert refused.json()["error"].endswith("an object has a name twice")
+
+
 def test_one_payment_per_line(service, payments):
     new = [payments[7] | {"MessageId": f"line {n}"} for n in range(3)]
     body = "\n".join(map(json.dumps, new)) + "\n"
@@ -150,6 +172,57 @@ def test_every_answer_is_in_the_journal_and_survives_a_restart(tmp_path, payment
     assert [one["score"] for one in together[150:]] == [one["score"] for one in later]
 
 
+class HalfStuck:
+    """An engine that decides all but the first payment, and that one when it is told to."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+
+    async def decide(self, payments):
+        import asyncio  # noqa: PLC0415
+
+        whole = live_world().engine.judge(payments)
+        for rows in (np.arange(1, len(payments)), np.zeros(1, np.int64)):
+            how = tuple(whole.how[row] for row in rows)
+            yield Decided(rows, whole.table[rows], how)
+            await asyncio.to_thread(self.go.wait, 30)
+
+
+def test_who_accepts_lines_gets_each_decision_when_it_is_made(tmp_path, payments):
+    engine, lines = HalfStuck(), []
+    wrong = payments[4] | {"SettlementAmount": "much"}
+    with live_service(tmp_path, engine=engine) as service:
+        accept = {"accept": "Application/x-ndjson;q=1, */*"}
+        with service.stream("/payments/batch", [*payments[:4], wrong], **accept) as found:
+            assert found.headers["content-type"] == "application/x-ndjson"
+            for line in found.iter_lines():
+                lines.append(json.loads(line))
+                if len(lines) == 4:  # the first payment waits, and no other for it
+                    engine.go.set()
+        in_order = service.post("/payments/batch", payments[:4]).content.decode()
+    numbers = [number for number, _ in lines]
+    assert sorted(numbers[:4]) == [2, 3, 4, 5]
+    assert numbers[4:] == [1]
+    said = dict(lines)
+    assert said.pop(5)["status"] == 422
+    # To the byte what the journal has.
+    texts = [json.dumps(said[number], separators=(",", ":")) for number in range(1, 5)]
+    assert in_order == f"[{','.join(texts)}]"
+
+
+def test_lines_end_with_what_was_not_decided_in_time(tmp_path, payments, monkeypatch):
+    monkeypatch.setattr(api, "ANSWER_WITHIN_S", 0.5)
+    engine = HalfStuck()
+    with live_service(tmp_path, engine=engine) as service:
+        accept = {"accept": "application/x-ndjson"}
+        with service.stream("/payments/batch", payments[:3], **accept) as found:
+            lines = [json.loads(line) for line in found.iter_lines()]
+        assert [number for number, _ in lines][-1] == 1
+        assert lines[-1][1]["status"] == 503
+        assert all("alert" in answer for _, answer in lines[:-1])
+        engine.go.set()
+
+
 class Stuck:
     """An engine that decides when it is told to."""
 
@@ -164,24 +237,48 @@ class Stuck:
         yield self.inner.judge(payments)
 
 
+def until_under_way(service, n_payments):
+    headers = {"authorization": f"Bearer {service.tokens['metrics']}"}
+    while (
+        f"pv4fad_under_way {n_payments:.1f}"
+        not in service.client.get("/metrics", headers=headers).text
+    ):
+        pass
+
+
 def test_overload_is_refused_at_once_and_not_queued(tmp_path, payments):
     engine = Stuck()
     with live_service(tmp_path, most_payments=10, engine=engine) as service:
         with ThreadPoolExecutor(1) as client:
             waiting = client.submit(service.post, "/payments/batch", payments[:10])
-            while (
-                service.client.get(
-                    "/metrics", headers={"authorization": f"Bearer {service.tokens['metrics']}"}
-                ).text.find("pv4fad_under_way 10.0")
-                < 0
-            ):
-                pass
+            until_under_way(service, 10)
             refused = service.post("/payments", payments[11])
             assert refused.status_code == 429
             assert refused.headers["retry-after"] == "1"
             engine.go.set()
             assert waiting.result().status_code == 200
         assert service.post("/payments", payments[11]).status_code == 200
+
+
+def test_while_a_payment_waits_for_too_long_no_more_are_taken(tmp_path, payments, monkeypatch):
+    begun, go, take = threading.Event(), threading.Event(), KnownPayments.take
+
+    def stuck(*arguments):
+        begun.set()
+        go.wait(30)
+        return take(*arguments)
+
+    monkeypatch.setattr(KnownPayments, "take", stuck)
+    monkeypatch.setattr(pipeline, "MOST_WAITED_S", 0.0)
+    with live_service(tmp_path) as service, ThreadPoolExecutor(2) as clients:
+        found = [clients.submit(service.post, "/payments", payments[0])]
+        begun.wait(30)
+        found.append(clients.submit(service.post, "/payments", payments[1]))
+        until_under_way(service, 2)
+        assert service.post("/payments", payments[2]).status_code == 429
+        go.set()
+        assert [one.result().status_code for one in found] == [200, 200]
+        assert service.post("/payments", payments[2]).status_code == 200
 
 
 class Broken:

@@ -12,7 +12,10 @@ MOUNTED = 'mount -t tmpfs -o size=3m tmpfs "$0" && exec "$@"'
 
 
 def test_a_full_disk_loses_nothing_and_what_was_refused_works_later(tmp_path):
-    """Store, journal, whole files, backup and restore; in a mount that ends with the process."""
+    """Store, journal, whole files, backup and restore, a bank's live files, the hub.
+
+    In a mount that ends with the process.
+    """
     if (
         shutil.which("unshare") is None
         or subprocess.run(

@@ -67,7 +67,7 @@ def test_a_store_of_an_earlier_format_opens_and_its_sealed_bytes_stay(tmp_path, 
 @pytest.mark.parametrize("version", MIGRATIONS)
 def test_a_migrated_store_has_the_tables_of_a_new_one(tmp_path, version):
     folder = written(tmp_path / "bank-a", version)
-    assert party_of(folder) == "bank-a"
+    DiskStore.open(folder, PASSPHRASE).close()
     DiskStore.create(tmp_path / "new", "bank-a", PASSPHRASE).close()
     with raw(folder) as old, raw(tmp_path / "new") as new:
         tables = [set(one.execute("SELECT name, sql FROM sqlite_master")) for one in (old, new)]
@@ -93,6 +93,19 @@ def test_a_migration_that_fails_halfway_leaves_the_old_format(tmp_path, monkeypa
         assert store.get("state") == RECORDS["state"]
 
 
+@pytest.mark.parametrize("version", MIGRATIONS)
+def test_whoever_only_asks_what_locks_a_store_leaves_it_as_it_is(tmp_path, version, command_line):
+    folder = written(tmp_path / "bank-a", version)
+    before = (folder / "store.db").read_bytes()
+    code, printed, error = command_line("keys", "status", folder)
+    assert code == 0, error
+    assert "root key: passphrase" in printed
+    assert f"store format: {version}" in printed
+    assert party_of(folder) == "bank-a"
+    assert [path.name for path in folder.iterdir()] == ["store.db"]
+    assert (folder / "store.db").read_bytes() == before
+
+
 def test_a_shared_store_is_not_migrated_under_its_owner(tmp_path):
     folder = written(tmp_path / "bank-a", 5)
     with DiskStore.open_shared(folder, PASSPHRASE, owner=True), raw(folder) as connection:
@@ -105,6 +118,7 @@ def test_the_lock_of_format_5_does_not_linger_in_the_file(tmp_path):
     folder = written(tmp_path / "bank-a", 5)
     with raw(folder) as connection:
         ((old,),) = connection.execute("SELECT locked_key FROM info")
+    DiskStore.open(folder, PASSPHRASE).close()
     assert info_of(folder).lock.locked_key == old
     assert info_of(folder).lock.since == ""
     with DiskStore.open(folder, PASSPHRASE) as store:

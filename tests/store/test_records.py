@@ -160,3 +160,19 @@ def test_a_class_that_is_not_one_of_them_is_damage():
 def test_a_place_cannot_reach_into_another(store):
     with store.transaction() as tx, pytest.raises(StoreError, match="cannot be part"):
         Records(tx, "run1").put(kept(), "bank01/7")
+
+
+def test_a_record_that_another_version_would_have_written_says_what_to_do():
+    """A store of an earlier version opens, but the models in it are not brought along."""
+    store = MemoryStore("bank01")
+    with store.transaction() as tx:
+        tx.put("run/run1/run/Kept", to_bytes(Limit(3)))
+        tx.put("party/Limit", to_bytes(kept()))
+    again = "another version of pv4fad has trained this run, train again"
+    with store.transaction() as tx:
+        records = Records(tx, "run1")
+        for place in ((), ("answers",)):
+            with pytest.raises(StoreError, match=again):
+                records.get(Kept, *place)
+        with pytest.raises(StoreError, match=r"of another version$"):
+            records.get(Limit)

@@ -238,7 +238,9 @@ def test_a_key_that_can_leave_its_token_is_refused(folder, token):
 def test_the_command_says_which_key_and_rotates_it(folder, tmp_path, command_line):
     old, new = (f"file:{tmp_path / name}" for name in ("old", "new"))
     make(folder, root_key := new_root_key("bank-a", old))
-    code, printed, _ = command_line("keys", "status", folder)
+    with DiskStore.open_shared(folder, root_key, owner=True) as store, store.transaction() as tx:
+        tx.put("more", b"while its station works")
+        code, printed, _ = command_line("keys", "status", folder)
     assert code == 0
     assert "root key: 256-bit key" in printed
     assert f"fingerprint: {root_key.fingerprint}" in printed

@@ -506,7 +506,8 @@ def test_owner_and_guests_see_what_each_of_them_writes(folder):
     assert len(contents(folder)) == 7
 
 
-def test_a_shared_store_has_one_owner_and_nobody_else_for_himself(folder):
+def test_a_shared_store_has_one_owner_and_nobody_else_for_himself(folder, monkeypatch):
+    monkeypatch.setattr("pv4fad.store.file._PATIENCE_S", 0.1)
     create(folder)
     with shared(folder, owner=True) as store:
         for attempt in (

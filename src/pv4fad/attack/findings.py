@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import sqrt
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import ValidationError
-from scipy.stats import beta
+from scipy.stats import beta, binom
 
 from pv4fad import __version__
 from pv4fad.errors import DataError, ParameterError
@@ -15,7 +14,11 @@ from pv4fad.files import write_whole
 from pv4fad.validated import ValidatedModel
 
 FILE_NAME = "attack.json"
-CONFIDENCE = 0.99
+FALSE_ALARM = 1e-6
+"""How likely it is, at most, that a claim that holds is said not to."""
+
+
+NotLead = Literal["holders", "aggregator"]
 
 
 class Finding(ValidatedModel):
@@ -75,16 +78,20 @@ class Attack(ValidatedModel):
         return found if found.run_id == run_id else None
 
 
-def at_least(successes: int, n: int, confidence: float = CONFIDENCE) -> float:
+def at_least(successes: int, n: int, confidence: float) -> float:
     """The lower end of the Clopper-Pearson interval of a probability."""
     return 0.0 if successes == 0 else float(beta.ppf(1 - confidence, successes, n - successes + 1))
 
 
-def at_most(successes: int, n: int, confidence: float = CONFIDENCE) -> float:
+def at_most(successes: int, n: int, confidence: float) -> float:
     """The upper end."""
     return 1.0 if successes == n else float(beta.ppf(confidence, successes + 1, n - successes))
 
 
-def chance_of_half(n: int) -> float:
-    """How often a coin comes up right in n throws, at most, with a confidence of 99.9 %."""
-    return 0.5 + 3.1 * sqrt(0.25 / max(n, 1))
+def most_by_chance(n: int) -> float | None:
+    """The share of n throws of a coin that come up right at most, but for a false alarm.
+
+    None: so few can all be right by chance.
+    """
+    most = int(binom.isf(FALSE_ALARM, n, 0.5))
+    return None if most >= n else most / n

@@ -1,64 +1,61 @@
-"""The payment network as an attacker: from the noisy counts, the bits, and several runs together.
+"""The payment network as an attacker: what its store holds of a run, and what that tells.
 
-by counts    an account is likely to be what many accounts of its cell are
-by bits      an account that was asked about has told
-knowing all others    all records but one are known: what do the counts say about that one?
+counts    an account is likely to be what many accounts of its cell are
+bits      an account that was asked about has told
+
+Labels of the paper's trees are `labels`, vote totals `votes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
+from pv4fad.attack.belief import Belief, Integers
 from pv4fad.attack.findings import Finding
 from pv4fad.errors import DataError
 from pv4fad.evidence.cells import n_cells, n_hit_cells
-from pv4fad.evidence.classes import ORDINARY, counted_sets, kind_counts, provided_kinds
+from pv4fad.evidence.classes import judged_kinds, kind_counts
 from pv4fad.evidence.judgement import UNKNOWN
-from pv4fad.evidence.noise import CountNoise
 from pv4fad.lead.evidence_model import noise_of
-from pv4fad.privacy.effective import guessing_bound
-from pv4fad.privacy.epsilon import Epsilon
+from pv4fad.lead.judging import Judging
+from pv4fad.lead.paper_model import asked_sets, stored_trees
+from pv4fad.lead.scoring_job import JobNotes
+from pv4fad.protocol.compare.state import Labels
 from pv4fad.protocol.count.state import ReleasedCounts
 from pv4fad.protocol.match.state import MatchesInForce, PlacedTable
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.inputs import Trees
 from pv4fad.protocol.propose.state import CountedAccounts
-from pv4fad.protocol.score.state import KnownBits
-from pv4fad.schema import Schema
-from pv4fad.store.records import Records
+from pv4fad.protocol.score.inputs import AskedSet
+from pv4fad.store.records import Records, stored
 from pv4fad.store.store import Store
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
-ABSENT = -1
 
 
 @dataclass(frozen=True)
-class CountsView:
-    """What the counts of one run tell, in the payment network's own terms."""
+class Counted:
+    """Which account counts where, in the payment network's own terms: one entry each time."""
 
-    parameters: RunParameters
     ids: tuple[bytes, ...] = field(repr=False)
-    """Of every account that counts, as it was hashed."""
-    cell: Integers = field(repr=False)
-    counts: Integers = field(repr=False)
-    """(cells, sets): as released."""
-    kept: Integers = field(repr=False)
-    """(cells,): accounts that count there."""
+    """As they were hashed."""
+    group: Integers = field(repr=False)
+    """The cell, or the group of leaves."""
+    weight: Integers = field(repr=False)
+    n_path: Integers = field(repr=False)
+    """Of each cell or group: the weight of all accounts."""
 
     @classmethod
-    def stored(cls, store: Store, parameters: RunParameters) -> CountsView:
-        """From the payment network's store."""
-        if parameters.mode != "counts":
-            raise DataError("the run has no counts")
+    def nothing(cls) -> Counted:
+        return cls((), *np.zeros((3, 0), np.int64))
+
+    @classmethod
+    def stored(cls, store: Store, parameters: RunParameters) -> Counted:
         with store.transaction() as tx:
             records = Records(tx, parameters.run_id)
-            counted, counts = records.get(CountedAccounts), records.get(ReleasedCounts).counts
+            counted = records.get(CountedAccounts)
             tables = [records.find(PlacedTable, plan.table_id) for plan in parameters.tables]
         if any(table is None for table in tables):
             raise DataError(
@@ -71,29 +68,60 @@ class CountsView:
             if table is not None
             for key, account in zip(table.keys, table.account_ids(), strict=True)
         }
-        cell = np.repeat(np.arange(len(counted.n_path)), np.diff(counted.start))
+        group = np.repeat(np.arange(len(counted.n_path)), np.diff(counted.start))
         ids = tuple(id_of[int(key)] for key in counted.key)
-        return cls(parameters, ids, cell, counts, counted.n_path)
-
-    def hits(self) -> list[bytes]:
-        """Accounts with an anomalous payment: the payment network's own labels say it."""
-        n_hit = n_hit_cells(len(self.kept) // n_cells(1))
-        return [self.ids[k] for k in np.flatnonzero(self.cell < n_hit)]
-
-    def log_odds(self) -> Floats:
-        """Of each account that counts: not ordinary against ordinary, by its cell."""
-        parameters = self.parameters
-        if parameters.counted is None or parameters.absent is None:
-            raise DataError("the run has no counts")
-        other = kind_counts(self.counts, self.kept, parameters.counted, parameters.absent)
-        # Half an account more of each, so that an empty cell decides nothing.
-        odd = np.clip(other.sum(axis=1), 0, self.kept) + 0.5
-        odds: Floats = np.log(odd / (self.kept - odd + 1))
-        return odds[self.cell]
+        return cls(ids, group, counted.weight, counted.n_path)
 
 
-def known_accounts(store: Store, run_id: str) -> set[bytes]:
-    """All accounts that are in the payment network's tables, as they were hashed."""
+@dataclass(frozen=True)
+class Held:
+    """What the payment network holds of a run; vote totals are in its predictions."""
+
+    parameters: RunParameters
+    known: frozenset[bytes] = field(repr=False)
+    """All accounts in its tables, as they were hashed."""
+    counted: Counted = field(repr=False)
+    asked: tuple[bytes, ...] = field(repr=False)
+    bits: NDArray[np.int8] = field(repr=False)
+    """(asked, sets): -1 where nothing was asked."""
+    sets: tuple[AskedSet, ...] = field(repr=False)
+    counts: Integers | None = field(repr=False)
+    """(cells, sets), as released."""
+    trees: Trees | None = field(repr=False)
+    labels: NDArray[np.int8] | None = field(repr=False)
+    """(groups, leaves), as released."""
+
+    @classmethod
+    def stored(cls, store: Store, parameters: RunParameters) -> Held:
+        run_id, mode = parameters.run_id, parameters.mode
+        trees = None if mode == "counts" else stored_trees(store, run_id)
+        sets: tuple[AskedSet, ...] = ()
+        if trees is None:
+            any_share = 0.5
+            sets = Judging.stored(store, parameters, {}, any_share).sets
+        elif mode == "released":
+            sets = asked_sets(trees.forest)
+        ids, bits = JobNotes(store, run_id).all_known(len(sets))
+        told = (bits != UNKNOWN).any(axis=1)
+        released = stored(store, run_id, Labels).labels if mode == "released" else None
+        return cls(
+            parameters,
+            _known_accounts(store, run_id),
+            # What sealed labels were counted from tells nothing.
+            Counted.nothing() if mode == "sealed" else Counted.stored(store, parameters),
+            tuple(one for one, is_told in zip(ids, told, strict=True) if is_told),
+            bits[told],
+            sets,
+            stored(store, run_id, ReleasedCounts).counts if mode == "counts" else None,
+            trees,
+            None if released is None else released.reshape(parameters.sizes.n_groups, -1),
+        )
+
+    def add_bits(self, belief: Belief) -> None:
+        belief.add_bits(self.asked, self.bits, self.sets, self.parameters.absent)
+
+
+def _known_accounts(store: Store, run_id: str) -> frozenset[bytes]:
     found: set[bytes] = set()
     with store.transaction() as tx:
         training = Records(tx, run_id)
@@ -101,21 +129,71 @@ def known_accounts(store: Store, run_id: str) -> set[bytes]:
             records = training.of_epoch(epoch)
             for place in records.places(PlacedTable):
                 found.update(records.get(PlacedTable, *place).account_ids())
-    return found
+    return frozenset(found)
 
 
-def by_counts(views: Sequence[CountsView], odd_of: dict[bytes, bool]) -> Finding:
+@dataclass(frozen=True)
+class HeldCounts:
+    """The noisy counts of a run."""
+
+    held: Held
+    counts: Integers = field(repr=False)
+    """(cells, sets)"""
+
+    @property
+    def counted(self) -> Counted:
+        return self.held.counted
+
+    @property
+    def parameters(self) -> RunParameters:
+        return self.held.parameters
+
+    @property
+    def kept(self) -> Integers:
+        """(cells,): accounts that count there."""
+        return self.counted.n_path
+
+    def hits(self) -> set[bytes]:
+        """Accounts with an anomalous payment: the payment network's own labels say it."""
+        n_hit = n_hit_cells(len(self.kept) // n_cells(1))
+        return {self.counted.ids[k] for k in np.flatnonzero(self.counted.group < n_hit)}
+
+    def add_to(self, belief: Belief) -> None:
+        """An account is what the accounts of its cell are, as far as noise lets one see."""
+        sets, absent = self.parameters.counted, self.parameters.absent
+        if sets is None or absent is None:
+            raise DataError("the run has no counts")
+        kind_of = belief.kind_of
+        n_kinds = int(kind_of[-1]) - 1
+        counts = kind_counts(self.counts, self.kept, sets, absent)
+        # As much as the noise can make up is worth no more than what was known before.
+        doubt = 1 + noise_of(self.parameters).deviation
+        total = self.kept + doubt
+        share = np.tile(belief.prior, (len(self.kept), 1))
+        rest = np.ones(len(belief.prior), np.bool_)
+        for kinds, column in zip(judged_kinds(sets, absent, n_kinds), counts.T, strict=True):
+            inside = np.isin(kind_of, kinds)
+            before = belief.prior[inside].sum()
+            likely = np.clip(column, 0, self.kept) + doubt * before
+            # How many there are in all cells together is known: counts below 0 were noise, too.
+            likely *= before * total.sum() / likely.sum()
+            share[:, inside] *= (np.minimum(likely / total, 1) / before)[:, np.newaxis]
+            rest &= ~inside
+        least = doubt * belief.prior[rest].sum() / total
+        left = np.maximum(1 - share[:, ~rest].sum(axis=1), least)
+        share[:, rest] *= (left / belief.prior[rest].sum())[:, np.newaxis]
+        belief.add(self.counted.ids, np.log(share / belief.prior)[self.counted.group])
+
+
+def by_counts(views: list[HeldCounts], belief: Belief) -> Finding:
     """Accounts that count, ordered by how likely the counts of all runs make them odd."""
-    total: dict[bytes, float] = {}
-    for view in views:
-        for account, value in zip(view.ids, view.log_odds(), strict=True):
-            total[account] = total.get(account, 0.0) + float(value)
-    truth = np.array([odd_of[account] for account in total])
-    hit = {account for view in views for account in view.hits()}
-    labels = [account in hit for account in total]
+    ids = list(dict.fromkeys(one for view in views for one in view.counted.ids))
+    hit = set().union(*(view.hits() for view in views))
+    truth, odd = belief.truth_of(ids) != 0, 1 - belief.chances_of(ids)[:, 0]
+    labels = np.array([account in hit for account in ids])
     found, alone = (
         float(average_precision_score(truth, order)) if truth.any() else 0.0
-        for order in (list(total.values()), labels)
+        for order in (odd, labels)
     )
     return Finding(
         attacker="lead",
@@ -127,132 +205,3 @@ def by_counts(views: Sequence[CountsView], odd_of: dict[bytes, bool]) -> Finding
         note=f"{len(views)} run{'s' * (len(views) > 1)} together; without the run: from its own"
         f" labels; {truth.mean() if len(truth) else 0:.3f} are not ordinary",
     )
-
-
-def by_bits(store: Store, run_id: str, odd_of: dict[bytes, bool]) -> tuple[Finding, ...]:
-    """What the questions of this epoch have told."""
-    with store.transaction() as tx:
-        records = Records(tx, run_id)
-        epoch = records.get(MatchesInForce).epochs[0]
-        kept = records.of_epoch(epoch).find(KnownBits)
-    ids = [] if kept is None or not kept.ids else kept.ids.split(b"\n")
-    bits = np.full((0, 1), UNKNOWN, np.int8) if kept is None else kept.bits
-    named = [account for account, row in zip(ids, bits, strict=True) if (row == 1).any()]
-    odd = {account for account, is_odd in odd_of.items() if is_odd}
-    right = sum(account in odd for account in named)
-    rate = len(odd) / max(len(odd_of), 1)
-    return (
-        Finding(
-            attacker="lead",
-            target="which {records} are not ordinary, from the answers",
-            measure="share recognised",
-            found=right / max(len(odd), 1),
-            guess=0.0,
-            n=len(odd),
-            note=f"{len(ids):,} of {len(odd_of):,} {{records}} were asked about; that is what"
-            " questions are for",
-        ),
-        Finding(
-            attacker="lead",
-            target="which {records} are not ordinary, from the answers",
-            measure="precision",
-            found=right / max(len(named), 1),
-            guess=rate,
-            n=len(named),
-        ),
-    )
-
-
-def knowing_all_others(
-    views: Sequence[CountsView], schema: Schema, class_of: dict[bytes, int]
-) -> Finding | None:
-    """Whether a record is ordinary, or what it is: an attacker who knows all the others.
-
-    As many ordinary records as others, so that a guess is right in half of the cases.  None if
-    there is no record that is not ordinary.
-    """
-    per_run = [_ratios(view, schema, class_of) for view in views]
-    totals: dict[tuple[bytes, bool], float] = {}
-    for one in per_run:
-        for case, ratio in one.items():
-            totals[case] = totals.get(case, 0.0) + ratio
-    odd = [ratio for (_, is_odd), ratio in totals.items() if is_odd]
-    ordinary = [ratio for (_, is_odd), ratio in totals.items() if not is_odd]
-    n = min(len(odd), len(ordinary))
-    if n == 0:
-        return None
-    # Ties are guesses.
-    right = sum((r > 0) + (r == 0) / 2 for r in odd) / len(odd)
-    right += sum((r < 0) + (r == 0) / 2 for r in ordinary) / len(ordinary)
-    bound = guessing_bound(_epsilon_of(views))
-    return Finding(
-        attacker="lead",
-        target="whether {a_record} is ordinary, knowing all others",
-        measure="right guesses, where half are right by chance",
-        found=right / 2,
-        guess=0.5,
-        n=2 * n,
-        # One draw of the noise in each cell is no average: the audit of ε tests the claim.
-        note=f"ε allows {bound:.3f} on average over draws of the noise",
-    )
-
-
-def _epsilon_of(views: Sequence[CountsView]) -> Epsilon:
-    """Of all runs together."""
-    total = Fraction(0)
-    for view in views:
-        if isinstance(view.parameters.exact_epsilon, str):
-            return view.parameters.exact_epsilon
-        total += view.parameters.exact_epsilon
-    return total
-
-
-def _ratios(
-    view: CountsView, schema: Schema, class_of: dict[bytes, int]
-) -> dict[tuple[bytes, bool], float]:
-    """Of each record: log P(counts | as an odd one) − log P(counts | ordinary), all else known.
-
-    An odd record is compared as what it is, an ordinary one as the most frequent odd kind.
-    """
-    parameters = view.parameters
-    if parameters.absent is None or parameters.counted is None:
-        return {}
-    noise = noise_of(parameters)
-    atom_of = [*schema.atom_of_class(parameters.absent), ABSENT]
-    atoms = np.array([atom_of[class_of[account]] for account in view.ids])
-    provided = provided_kinds(parameters.absent, len(schema.record.kind_names))
-    ordinary = provided.index(ORDINARY) if ORDINARY in provided else ABSENT
-    sets = counted_sets(parameters.counted, parameters.absent, len(schema.record.kind_names))
-    true = np.zeros_like(view.counts)
-    for number, members in enumerate(sets):
-        inside = np.isin(atoms, members)
-        true[:, number] = np.bincount(view.cell[inside], minlength=len(view.kept))
-    residual = view.counts - true
-    odd = np.flatnonzero(atoms != ordinary)
-    if not len(odd):
-        return {}
-    usual_odd = int(np.bincount(atoms[odd] - ABSENT).argmax()) + ABSENT
-    found: dict[tuple[bytes, bool], float] = {}
-    # As many ordinary ones, the same each time: an attack on a run has one result.
-    rng = np.random.default_rng(0)
-    plain = np.flatnonzero(atoms == ordinary)
-    chosen = rng.choice(plain, min(len(odd), len(plain)), replace=False)
-    for account, other in [(k, int(atoms[k])) for k in odd] + [(k, usual_odd) for k in chosen]:
-        is_odd = bool(atoms[account] != ordinary)
-        as_odd, as_ordinary = (
-            np.array([kind in members for members in sets], np.int64) for kind in (other, ordinary)
-        )
-        mine = as_odd if is_odd else as_ordinary
-        seen = residual[view.cell[account]] + mine  # the noise, plus what this record adds
-        ratio = _log_noise(noise, seen - as_odd) - _log_noise(noise, seen - as_ordinary)
-        found[view.ids[account], is_odd] = float(ratio)
-    return found
-
-
-def _log_noise(noise: CountNoise, values: Integers) -> float:
-    """log P that the noise of these sums is this."""
-    chance = noise.probabilities()
-    reach = len(chance) // 2
-    inside = np.abs(values) <= reach
-    found = np.where(inside, chance[np.clip(values, -reach, reach) + reach], 0.0)
-    return float(np.log(np.maximum(found, 1e-300)).sum())

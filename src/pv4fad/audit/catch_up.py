@@ -157,13 +157,12 @@ def _check(one: Witness, party: str, own: bytes, keys: Mapping[str, bytes], code
         (name, party, keys[name], one.sent),
     ):
         for message in messages:
-            content = bytes.fromhex(message.content)
-            if not message.stamp().is_signed_by(key, sender, receiver, content):
+            if not message.is_signed_by(key, sender, receiver):
                 raise DataError(
                     f"the file of {name}: {sender} has not signed message {message.number}"
                 )
-    has = max((message.number for message in one.received), default=0)
-    if max((message.seen.number for message in one.sent), default=0) > has:
+    has = {message.number for message in one.received}
+    if any(message.confirms - has for message in one.sent):
         raise DataError(f"the file of {name} lacks messages that {name} has confirmed")
 
 

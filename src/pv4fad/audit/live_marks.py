@@ -11,6 +11,7 @@ secret: neither what was asked nor how much.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import struct
@@ -22,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, ValidationError
 
 from pv4fad.audit.stamp import HASH_BYTES, Mark
-from pv4fad.errors import DataError, ParameterError
+from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.validated import ValidatedModel
 
 MARKS_FILE = Path("live") / "marks.jsonl"
@@ -50,12 +51,12 @@ class LiveMark(ValidatedModel):
     receiver: str
     key: str = Field(pattern="^[0-9a-f]{64}$")
     """The sender's signing key."""
-    number: int = Field(ge=1)
+    number: int = Field(ge=1, lt=2**64)
     head: str = Field(pattern="^[0-9a-f]{64}$")
-    seen_number: int = Field(ge=0)
+    seen_number: int = Field(ge=0, lt=2**64)
     """Of the latest mark that the sender has of the other direction; 0: of none yet."""
     seen_head: str = Field(pattern="^[0-9a-f]{64}$")
-    time_ms: int = Field(ge=0)
+    time_ms: int = Field(ge=0, lt=2**64)
     signature: str = Field(pattern="^[0-9a-f]{128}$")
     missing: int = Field(default=0, ge=0)
     """At the receiver: messages of the session that had not arrived by then.  Not signed."""
@@ -96,10 +97,16 @@ class MarkLog:
         self._file: int | None = None
 
     def append(self, mark: LiveMark) -> None:
-        """Kept when this returns, also if the process is killed then."""
-        if self._file is None:
-            self._file = self._open()
-        os.write(self._file, mark.model_dump_json().encode() + b"\n")
+        """Kept when this returns, also if the process is killed then.
+
+        `StoreError` if the disk does not take it; then nothing of it is in the file.
+        """
+        try:
+            if self._file is None:
+                self._file = self._open()
+            _write_line(self._file, mark.model_dump_json().encode() + b"\n")
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be written: {error.strerror}") from None
 
     def _open(self) -> int:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -128,6 +135,13 @@ class MarkLog:
     def of_folder(cls, folder: Path) -> Self:
         """Of a party's folder."""
         return cls(folder / MARKS_FILE)
+
+
+def _write_line(file: int, line: bytes) -> None:
+    before = os.fstat(file).st_size
+    if os.write(file, line) < len(line):
+        os.ftruncate(file, before)  # or the next line would become part of this one
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _framed(*parts: bytes) -> bytes:

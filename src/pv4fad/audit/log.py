@@ -101,7 +101,7 @@ class Chain:
         if number == 0:
             return self.first().head
         entry = self.entry(number)
-        return None if entry is None else Stamp.from_bytes(entry.stamp).head(entry.content)
+        return None if entry is None else _head(entry)
 
     def number_of(self, message: str) -> int | None:
         """Of a message that was sent before."""
@@ -110,7 +110,7 @@ class Chain:
 
     def append(self, message: str, content: bytes, stamp: Stamp) -> None:
         self.log.put(Entry(message, content, stamp.to_bytes()), *self._place, stamp.number)
-        self.log.put(Head(stamp.number, stamp.head(content), self.key), *self._place)
+        self.log.put(Head(stamp.number, stamp.head(message, content), self.key), *self._place)
         if self.direction == "sent":
             self.log.put(NumberOf(stamp.number), *self._named(message))
 
@@ -134,6 +134,10 @@ class Chain:
 
     def _named(self, message: str) -> tuple[str, ...]:
         return self.other, self._fingerprint, hashlib.sha256(message.encode()).hexdigest()
+
+
+def _head(entry: Entry) -> bytes:
+    return Stamp.from_bytes(entry.stamp).head(entry.message, entry.content)
 
 
 def ledger_salt(tx: Transaction) -> bytes:

@@ -6,7 +6,8 @@
 What can be seen at once is refused at once: a stamp that its sender has not signed, a second
 message under a number that was used, a message that comes after a later one, and a store, the
 sender's or this party's own, that was put back to an earlier state.  Numbers may be missing, since
-a party may give up what it has begun: who compares logs finds the message that did not arrive.
+a party may give up what it has begun: a stamp says which of the other's messages have arrived, and
+who compares logs finds those that did not.
 """
 
 from __future__ import annotations
@@ -16,11 +17,22 @@ import time
 from collections.abc import Iterable, Mapping
 
 from pv4fad.audit.log import Chain, Direction, Entry, ledger_mark
-from pv4fad.audit.stamp import SALT_BYTES, Mark, Stamp, content_digest, split
+from pv4fad.audit.stamp import (
+    N_ARRIVED,
+    NO_COMMITMENT,
+    SALT_BYTES,
+    Mark,
+    Stamp,
+    content_digest,
+    split,
+)
 from pv4fad.errors import ProtocolError, StoreError
 from pv4fad.privacy.ledger import spent_in_all
 from pv4fad.protocol.identity import Identity, PublicIdentity
-from pv4fad.protocol.wire import message_id, read_header
+from pv4fad.protocol.propose.messages import RunProposal
+from pv4fad.protocol.state import Proposal
+from pv4fad.protocol.wire import Header, message_id, read_field, read_header
+from pv4fad.protocol.wire_fields import Buffer
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.records import Records
 from pv4fad.store.store import Store, Transaction
@@ -48,6 +60,7 @@ class Notary:
             number = chain.number_of(name)
             if number is not None:
                 return message + _repeated(chain.entry(number), message, name)
+            received = self._chain(tx, "received", receiver)
             last, salt = chain.last(), secret_bytes(SALT_BYTES)
             content = content_digest(salt, message)
             stamp = Stamp(
@@ -55,32 +68,37 @@ class Notary:
                 time.time_ns() // 1_000_000,
                 last.head,
                 salt,
-                seen=self._chain(tx, "received", receiver).last(),
+                seen=received.last(),
                 ledger=ledger_mark(tx),
                 spent=spent_in_all(tx),
-            ).signed(self._identity.signing_secret, self._name, receiver, content)
+                arrived=_arrived(chain, received),
+                commitment=_commitment(header, message),
+            ).signed(self._identity.signing_secret, self._name, receiver, name, content)
             chain.append(name, content, stamp)
         return message + stamp.to_bytes()
 
-    def opened(self, data: bytes) -> bytes:
+    def opened(self, data: bytes) -> Buffer:
         """A message without its stamp, once that is checked and kept."""
         message, stamp = split(data)
         header = read_header(message)
         sender, receiver = header.address.sender, header.address.receiver
+        name = message_id(header)
         if receiver != self._name:
             raise ProtocolError(f"a message for {receiver} reached {self._name}")
         content = content_digest(stamp.salt, message)
         with self._store.transaction() as tx:
             chain = self._chain(tx, "received", sender)
-            if not stamp.is_signed_by(self._keys[sender], sender, receiver, content):
-                raise ProtocolError(f"{message_id(header)}: {sender} has not signed this")
+            if not stamp.is_signed_by(self._keys[sender], sender, receiver, name, content):
+                raise ProtocolError(f"{name}: {sender} has not signed this")
+            if stamp.commitment != _commitment(header, message):
+                raise ProtocolError(f"{name}: {sender} has signed another commitment")
             kept = chain.entry(stamp.number)
             if kept is not None and kept.content == content:
                 return message  # sent again
             _check_place(chain, stamp)
             _check_ledger(chain, stamp)
             _check_seen(self._chain(tx, "sent", sender), stamp.seen)
-            chain.append(message_id(header), content, stamp)
+            chain.append(name, content, stamp)
         return message
 
     def _chain(self, tx: Transaction, direction: Direction, other: str) -> Chain:
@@ -92,6 +110,27 @@ class Notary:
 def known_keys(identities: Iterable[PublicIdentity]) -> dict[str, bytes]:
     """The signing key of each party."""
     return {identity.name: identity.signing_key for identity in identities}
+
+
+def _arrived(sent: Chain, received: Chain) -> int:
+    """Which messages have arrived (`Stamp.arrived`), from what the message before this one said."""
+    kept, last = sent.entry(sent.last().number), received.last().number
+    known = bits = 0
+    if kept is not None:
+        before = Stamp.from_bytes(kept.stamp)
+        known = before.seen.number
+        bits = min(known, 1) if before.arrived is None else before.arrived
+    for number in range(max(known, last - N_ARRIVED) + 1, last + 1):
+        bits = bits << 1 | (received.entry(number) is not None)
+    return bits & (1 << N_ARRIVED) - 1
+
+
+def _commitment(header: Header, message: Buffer) -> bytes:
+    """What a proposal commits to."""
+    if header.kind != RunProposal.kind:
+        return NO_COMMITMENT
+    parameters = Proposal(read_field(message, "parameters")).parsed()
+    return bytes.fromhex(parameters.commitment) or NO_COMMITMENT
 
 
 def _repeated(kept: Entry | None, message: bytes, name: str) -> bytes:

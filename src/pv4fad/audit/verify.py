@@ -4,13 +4,18 @@ A signature cannot be denied: what a party signed and others hold has to be in i
 What a party says it has seen has to be in its log as well.  So a message that was changed, left
 out, moved or replaced, and a store that was put back, show in the logs of the others.
 
-Parties whose logs are not given are judged by what the others hold.  Who lies together with
-everybody whom it exchanged messages with is not found.
+A party is named for what it has signed, or for its own log, and for nothing that only stands in the
+log of another.  Parties whose logs are not given are judged by what the others hold, under the key
+that those have of it.  Who lies together with everybody whom it exchanged messages with is not
+found.
+
+Anybody can sign a log with a new key in a party's name.  So where the log of another party has
+another key of it, both are named, nothing is held against either, and only the cards can tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,6 +24,8 @@ from pv4fad.audit.log_file import LogFile, LoggedMessage
 from pv4fad.audit.stamp import first_head
 from pv4fad.audit.verify_live import verify_live
 from pv4fad.errors import DataError
+from pv4fad.protocol.identity import fingerprint_of
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,7 @@ class Fault:
     """What does not fit, and who has to explain it."""
 
     party: str
+    """Of two that contradict each other: "bank01 and bank02"."""
     what: str
 
 
@@ -51,26 +59,29 @@ def verify_logs(logs: Sequence[LogFile]) -> Audit:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"two logs of {twice[0]} were given")
-    chains = _chains(logs)
-    by_name = {log.party: log for log in logs}
-    faults = [*_keys_differ(logs), *_commitments_differ(logs)]
+    disputes = _key_disputes(logs)
+    apart = {frozenset((one.holder, one.party)) for one in disputes if not one.is_known}
+    aside = {one.party for one in disputes if one.is_alone}
+    logs = [log for log in logs if log.party not in aside]
+    chains = [one for one in _chains(logs) if frozenset((one.sender, one.receiver)) not in apart]
+    faults = [*(one.fault() for one in disputes), *_commitments_differ(chains)]
     n_messages = n_confirmed = 0
     for chain in chains:
         faults += chain.faults()
         n_messages += len(chain.numbers)
-        n_confirmed += len(chain.confirmed)
+        n_confirmed += len(chain.numbers & chain.confirmed)
     for log in logs:
         stamps = [
             (chain.receiver, message)
             for chain in chains
             if chain.sender == log.party
-            for message in (*(chain.received or ()), *(chain.sent or ()))
+            for message in chain.signed()
         ]
         faults += [Fault(log.party, what) for what in check_ledger(log, stamps)]
-    live = verify_live(logs)
+    live = verify_live(logs, apart)
     faults += [Fault(*found) for found in live.faults]
     return Audit(
-        *(tuple(by_name), n_messages, n_confirmed, live.n_messages, live.n_missing),
+        *(tuple(names), n_messages, n_confirmed, live.n_messages, live.n_missing),
         tuple(dict.fromkeys(faults)),
     )
 
@@ -97,14 +108,23 @@ class _Chain:
 
     @property
     def confirmed(self) -> set[int]:
-        last = max((reply.seen.number for reply in self.replies), default=0)
-        return {number for number in self.numbers if number <= last}
+        return {number for reply in self.replies for number in reply.confirms}
+
+    def signed(self) -> Iterator[LoggedMessage]:
+        """What its sender has signed, in either log."""
+        for message in (*(self.received or ()), *(self.sent or ())):
+            if self._is_signed(message):
+                yield message
 
     def faults(self) -> Iterator[Fault]:
-        yield from self._of_sender()
-        yield from self._of_receiver()
-        yield from self._compared()
-        yield from self._seen()
+        found = (*self._of_sender(), *self._of_receiver(), *self._compared(), *self._seen())
+        for fault in found:
+            log = self.sent if fault.party == self.sender else self.received
+            other = self.receiver if fault.party == self.sender else self.sender
+            if log is None:
+                yield Fault(fault.party, f"{fault.what} (by its key in the log of {other})")
+            else:
+                yield fault
 
     def _of_sender(self) -> Iterator[Fault]:
         """The sender's own log: complete, in order, signed."""
@@ -149,37 +169,31 @@ class _Chain:
             elif sent[number].head != message.head:
                 what = f"it signed two different messages {number} to {self.receiver}"
                 yield Fault(self.sender, f"{what}: it lies, or its store was put back")
-        last = max(received, default=0)
-        for number in sorted(set(sent) - {one.number for one in self.received}):
-            what = f"message {number} of {self.sender} ({sent[number].message})"
-            if number in self.confirmed:
-                what += " is not in its log, and it has confirmed it"
-                yield Fault(self.receiver, f"{what}: it left it out, or its store was put back")
-            elif number < last:
-                what = f"its message {number} to {self.receiver} ({sent[number].message})"
-                yield Fault(self.sender, f"{what} did not arrive: given up, or lost on the way")
+        last, here = max(received, default=0), {one.number for one in self.received}
+        for number in sorted(set(sent) - here - self.confirmed):
+            if number < last:
+                what = f"its message {number} to {self.receiver} ({sent[number].message}) did not"
+                what = f"{what} arrive, by the log of {self.receiver}, and was never confirmed"
+                yield Fault(self.sender, f"{what}: given up, lost on the way, or dropped there")
 
     def _seen(self) -> Iterator[Fault]:
-        """What the receiver says it has seen."""
-        heads = {0: {first_head(self.sender, self.receiver).hex()}}
-        for message in (*(self.sent or ()), *(self.received or ())):
-            if self._is_signed(message):
-                heads.setdefault(message.number, set()).add(message.head.hex())
-        known = {0, *(message.number for message in self.sent or ())}
+        """What the receiver says it has: in its own log, or, since the sender has taken that, in
+        the sender's."""
+        own, whose = (self.received, self.receiver), (self.sent, self.sender)
+        log, owner = own if self.received is not None else whose
+        here = {message.number for message in log or ()}
+        for number in sorted(self.confirmed - here):
+            what = f"message {number} of {self.sender} to {self.receiver} is not in its log, and"
+            what = f"{what} {self.receiver} has confirmed it"
+            yield Fault(owner, f"{what}: it left it out, or its store was put back")
+        heads = {(one.number, one.head) for one in log or () if self._is_signed(one)}
         for reply in self.replies:
             seen = reply.seen
-            where = f"in message {reply.number} to {self.sender} it"
-            if seen.head not in heads.get(seen.number, {seen.head}):
-                if self.received is not None:
-                    what = f"confirms another message {seen.number} than was sent"
-                    yield Fault(self.receiver, f"{where} {what}")
-                else:  # the sender would not have taken it
-                    what = f"its message {seen.number} to {self.receiver} is not the one that this"
-                    yield Fault(self.sender, f"{what} one has confirmed")
-            elif seen.number not in known and self.sent is not None:
-                what = f"does not have message {seen.number} to {self.receiver}, which this one has"
-                what = f"its log {what} confirmed: it left it out, or its store was put back"
-                yield Fault(self.sender, what)
+            if seen.number in here and (seen.number, bytes.fromhex(seen.head)) not in heads:
+                what = (
+                    f"message {seen.number} of {self.sender} to {self.receiver} in its log is not"
+                )
+                yield Fault(owner, f"{what} the one that {self.receiver} has confirmed")
         for one, after in pairwise(self.replies):
             if after.seen.number < one.seen.number:
                 what = f"confirms message {after.seen.number} after message {one.seen.number}"
@@ -187,8 +201,7 @@ class _Chain:
                 yield Fault(self.receiver, f"{what}: its store was put back")
 
     def _is_signed(self, message: LoggedMessage) -> bool:
-        content = bytes.fromhex(message.content)
-        return message.stamp().is_signed_by(self.key, self.sender, self.receiver, content)
+        return message.is_signed_by(self.key, self.sender, self.receiver)
 
 
 def _chains(logs: Sequence[LogFile]) -> list[_Chain]:
@@ -198,7 +211,7 @@ def _chains(logs: Sequence[LogFile]) -> list[_Chain]:
         for log in logs
         for chain in log.chains
     }
-    keys = {log.party: log.public.signing_key.hex() for log in logs}
+    keys = {log.party: log.signing_key for log in logs}
     ends: dict[tuple[str, str], str] = {}  # sender, receiver → key of the sender
     for log in logs:
         for chain in log.chains:
@@ -209,9 +222,12 @@ def _chains(logs: Sequence[LogFile]) -> list[_Chain]:
         back = keys.get(receiver) or ends.get((receiver, sender), "")
         sent = kept.get((sender, "sent", receiver, back))
         received = kept.get((receiver, "received", sender, key))
-        replies = kept.get((receiver, "sent", sender, key))
-        if replies is None:
-            replies = kept.get((sender, "received", receiver, back), ())
+        replies = {
+            reply.signature: reply
+            for at in ((receiver, "sent", sender, key), (sender, "received", receiver, back))
+            for reply in kept.get(at, ())
+            if reply.is_signed_by(bytes.fromhex(back), receiver, sender)
+        }
         given = set(keys)
         found.append(
             _Chain(
@@ -220,29 +236,77 @@ def _chains(logs: Sequence[LogFile]) -> list[_Chain]:
                 bytes.fromhex(key),
                 (sent or ()) if sender in given else None,
                 (received or ()) if receiver in given else None,
-                replies,
+                tuple(sorted(replies.values(), key=lambda reply: reply.number)),
             )
         )
     return found
 
 
-def _keys_differ(logs: Iterable[LogFile]) -> Iterator[Fault]:
-    own = {log.party: log.public.signing_key.hex() for log in logs}
-    for log in logs:
-        for chain in log.chains:
-            if own.get(chain.other, chain.key) != chain.key:
-                what = f"its log has messages of {chain.other} under another key than its present"
-                yield Fault(log.party, f"{what} one: give the log of that key, too")
+@dataclass(frozen=True)
+class _KeyDispute:
+    """A party's own log has another key of it than the log of another party."""
+
+    holder: str
+    """The other party."""
+    party: str
+    keys: tuple[str, ...]
+    """Of the party, in the holder's log."""
+    own: str
+    """In its own log."""
+    is_known: bool
+    """The holder's log has messages under the party's own key, too."""
+    is_alone: bool
+    """No other log has the party's own key: anybody could have made its log."""
+
+    def fault(self) -> Fault:
+        theirs = ", ".join(fingerprint_of(bytes.fromhex(key))[:16] for key in self.keys)
+        own = fingerprint_of(bytes.fromhex(self.own))[:16]
+        what = (
+            f"their logs have different keys of {self.party}, {theirs} in that of {self.holder} and"
+            f" {own} in that of {self.party}: one of the two logs is false, or {self.party} had"
+            f" another key before. Compare with the card of {self.party}"
+        )
+        if not self.is_known:
+            what += "; what they have of each other was not compared"
+        if self.is_alone:
+            what += f", nor the log of {self.party} with any other"
+        return Fault(f"{self.holder} and {self.party}", what)
 
 
-def _commitments_differ(logs: Iterable[LogFile]) -> Iterator[Fault]:
+def _key_disputes(logs: Sequence[LogFile]) -> list[_KeyDispute]:
+    own = {log.party: log.signing_key for log in logs}
+    held = {log.party: log.keys_of_others() for log in logs}
+    return [
+        _KeyDispute(
+            holder,
+            party,
+            tuple(sorted(keys - {own[party]})),
+            own[party],
+            is_known=own[party] in keys,
+            is_alone=not any(
+                own[party] in others.get(party, ())
+                for name, others in held.items()
+                if name != party
+            ),
+        )
+        for holder, of_others in held.items()
+        for party, keys in of_others.items()
+        if party in own and keys - {own[party]}
+    ]
+
+
+def _commitments_differ(chains: Iterable[_Chain]) -> Iterator[Fault]:
     """The payment network commits to the same for everybody."""
-    shown: dict[str, Mapping[str, str]] = {}
-    for log in logs:
-        for run in log.runs:
-            shown[run.run_id] = {**shown.get(run.run_id, {}), log.party: run.commitment}
-    for run_id, by_party in shown.items():
-        if len(set(by_party.values())) > 1:
-            who = ", ".join(sorted(by_party))
+    shown: dict[tuple[str, bytes], dict[str, set[str]]] = {}
+    for chain in chains:
+        if chain.sender != PAYMENT_NETWORK:
+            continue
+        for message in chain.signed():
+            if message.commitment:
+                of_run = shown.setdefault((message.message.split("/")[0], chain.key), {})
+                of_run.setdefault(message.commitment, set()).add(chain.receiver)
+    for (run_id, _), receivers in shown.items():
+        if len(receivers) > 1:
+            who = ", ".join(sorted(set.union(*receivers.values())))
             what = f"run {run_id}: it has shown different commitments to {who}"
-            yield Fault("payment-network", what)
+            yield Fault(PAYMENT_NETWORK, what)

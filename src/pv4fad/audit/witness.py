@@ -8,15 +8,15 @@ signs.  The code is drawn when a store is restored, so a file that was made befo
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Literal, Self
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import ValidationError
 
 from pv4fad.audit.log import Chain
 from pv4fad.audit.log_file import Hex, LoggedMessage
+from pv4fad.audit.signed_file import is_signed, signature_of
 from pv4fad.errors import DataError, ParameterError, WireError
 from pv4fad.protocol.identity import Identity
 from pv4fad.store.records import Records
@@ -30,7 +30,7 @@ class Witness(ValidatedModel):
     """The messages from a party and to it, as the witness has them."""
 
     format: Literal["pv4fad witness"] = "pv4fad witness"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     witness: str
     party: str
     key: Hex
@@ -51,16 +51,19 @@ class Witness(ValidatedModel):
                 tuple(map(LoggedMessage.of, Chain(log, way, identity.name, party, key).entries()))
                 for way in ("received", "sent")
             )
-        unsigned = cls(
+        return cls(
             witness=identity.name,
             party=party,
             key=key.hex(),
             code=code,
             received=received,
             sent=sent,
-        )
-        secret = Ed25519PrivateKey.from_private_bytes(identity.signing_secret)
-        return unsigned.model_copy(update={"signature": secret.sign(unsigned._statement()).hex()})
+        ).signed_by(identity)
+
+    def signed_by(self, identity: Identity) -> Self:
+        """What it says now, with the signature of the witness."""
+        signature = signature_of(self, _PURPOSE, identity.signing_secret)
+        return self.model_copy(update={"signature": signature})
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -74,7 +77,7 @@ class Witness(ValidatedModel):
             raise DataError(
                 f"{path} is not the file of a witness: {problems_text(error)}"
             ) from None
-        except (ValueError, ParameterError, WireError) as error:
+        except (ValueError, struct.error, ParameterError, WireError) as error:
             raise DataError(f"{path} is not the file of a witness: {error}") from None
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error.strerror}") from None
@@ -82,15 +85,7 @@ class Witness(ValidatedModel):
 
     def is_signed_by(self, key: bytes) -> bool:
         """Whether the owner of this signing key says all of it."""
-        try:
-            signature = bytes.fromhex(self.signature)
-            Ed25519PublicKey.from_public_bytes(key).verify(signature, self._statement())
-        except (InvalidSignature, ValueError):
-            return False
-        return True
+        return is_signed(self, self.signature, _PURPOSE, key)
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=1)
-
-    def _statement(self) -> bytes:
-        return _PURPOSE + self.model_copy(update={"signature": ""}).model_dump_json().encode()

@@ -30,6 +30,10 @@ from pv4fad.verify.replay import Replay, replay
 
 FAULTS = "the logs do not fit together: see above who has to explain what"
 NOT_HELD = "what was committed to is not what these data give: see above"
+OWN_WORD = (
+    "Compared with the payment network's own record of its commitment only: give the logs of banks"
+    " with --log"
+)
 _WORDS = {True: "holds", False: "DOES NOT HOLD", None: "not tried"}
 
 app = typer.Typer(help="Signed logs of messages, and what was committed to.", no_args_is_help=True)
@@ -135,29 +139,65 @@ def replay_command(
     run_id: Annotated[
         str | None, typer.Option("--run", help="Which run, if the folder has several.")
     ] = None,
+    log_files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--log",
+            metavar="FILE",
+            help="The exported log of a bank or of the aggregator, which has to hold the same"
+            " commitment; for each of them.",
+        ),
+    ] = None,
     key: StoreKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Do the payment network's preparation again and compare it with what it committed to.
 
-    Needs the payment network's folder and data, and nothing of a bank.
+    Needs the payment network's folder and data. What it committed to, the logs of others show,
+    under its signature; without --log its own store has to be believed. What it encrypted
+    afterwards is not compared.
     """
+    logs = [LogFile.read(file) for file in log_files or ()]
     store_folder = folder if holds_store(folder) else folder / PAYMENT_NETWORK
     with _opened(store_folder, key) as store:
         if store.party != PAYMENT_NETWORK:
-            raise StoreError(f"{folder} is of {store.party}: the payment network has the record")
+            raise StoreError(f"{folder} is of {store.party}: the lead of the run has the record")
         run = _chosen_run(store, run_id)
         with store.transaction() as tx:
             committed = parameters_of(Records(tx, run)).commitment
+        _require_held(store, run, committed, logs)
         result = _replayed(store, run, committed, data)
     if as_json:
-        print_json({"run_id": run, "committed": committed} | vars(result))
+        others = {"held_by": [log.party for log in logs]}
+        print_json({"run_id": run, "committed": committed} | others | vars(result))
     else:
         out.print(f"run {run}, commitment {committed}", soft_wrap=True)
         for name, value in vars(result).items():
             out.print(f"  {name:<12} {_WORDS[value]}")
+        held = ", ".join(log.party for log in logs)
+        out.print(f"{held}: the same commitment" if logs else OWN_WORD, soft_wrap=True)
     if not result.holds:
         fail(NOT_HELD, 1)
+
+
+def _require_held(store: DiskStore, run: str, committed: str, logs: list[LogFile]) -> None:
+    """The others hold this commitment, signed by the owner of the store."""
+    identity = stored_identity(store)
+    if identity is None:
+        raise StoreError(f"{store.party} has no keys yet, and has signed nothing")
+    for log in logs:
+        held = log.commitments(store.party, identity.public().signing_key, run)
+        if not held:
+            raise DataError(
+                f"the log of {log.party} has no proposal of run {run} that the owner of this folder"
+                " has signed"
+            )
+        if held != {committed}:
+            fail(
+                f"{log.party} holds another commitment of run {run}, signed by the payment network,"
+                f" than the payment network's own store: {', '.join(sorted(held))}",
+                1,
+            )
 
 
 def _replayed(store: DiskStore, run: str, committed: str, data: Path) -> Replay:
@@ -176,7 +216,7 @@ def _chosen_run(store: DiskStore, wanted: str | None) -> str:
     if wanted in known:
         return wanted
     what = "holds no run" if not known else f"holds the runs {', '.join(known)}: choose with --run"
-    raise StoreError(f"the store of the payment network {what}")
+    raise StoreError(f"the store of the lead {what}")
 
 
 def _logs_at(path: Path, key: str | None) -> list[LogFile]:

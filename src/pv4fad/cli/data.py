@@ -65,8 +65,6 @@ def check(
     the column, the number of bad rows and an example.
     """
     splits, settled = find_partitions(folder), data_schema(folder, schema)
-    if drop_bad_rows and settled.format != "payments":
-        raise ParameterError("--drop-bad-rows: is for payments only; mend or remove the rows")
     summaries, problems = _check_partitions(settled, splits, "drop" if drop_bad_rows else "raise")
     if as_json:
         print_json({"partitions": [_document(*item) for item in summaries], "problems": problems})
@@ -75,8 +73,8 @@ def check(
             out.print(f"[bold]{escape(str(partition))}[/]", soft_wrap=True)
             if isinstance(summary, SplitSummary):
                 out.print(_schema_table(summary, settled.words))
-                continue
-            out.print(_table(summary))
+            else:
+                out.print(_table(summary))
             for note in summary.notes:
                 out.print(f"note: {note}", markup=False, soft_wrap=True)
         if not problems:
@@ -100,7 +98,7 @@ def _check_partitions(
                 if schema.format == "payments":
                     summary: Summary = _check_partition(folder, on_bad_rows, progress, task)
                 else:
-                    summary = summarise_split(schema, folder)
+                    summary = summarise_split(schema, folder, on_bad_rows)
                     progress.update(task, total=1, completed=1)
                 summaries.append((folder, summary))
             except (DataError, ParameterError) as error:

@@ -115,6 +115,13 @@ def steps(folder: Path, transactions: int, banks: int) -> Iterator[Step]:
         (("score", run, data, "--out", default_predictions(run), *key),),
         shows_last=True,
     )
+    yield Step(
+        "What would an attacker get?",
+        "Each party is played with what its store holds, against the truth; what they got is in the"
+        " report and the dossier. Two small runs of each of two worlds are too few to judge whether"
+        " banks and aggregator tell them apart: by default there are 12.",
+        (("attack", run, data, "--worlds", 2, *key),),
+    )
     sample, exact = folder / "sample", folder / "exact"
     decisions = default_predictions(exact)
     yield Step(

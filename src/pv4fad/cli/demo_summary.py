@@ -47,8 +47,8 @@ def _private(content: ReportContent) -> str:
     if scoring is not None and scoring.learned is not None:
         learned = scoring.learned
         parts.append(
-            f" Outside of it, scoring: asked about {learned.accounts_asked:,} of"
-            f" {learned.accounts:,} accounts, {scoring.accounts_positive:,} of them not ordinary."
+            f" Outside of it, scoring: asked about {learned.records_asked:,} of"
+            f" {learned.records:,} accounts, {scoring.records_positive:,} of them not ordinary."
         )
     return "".join(parts)
 
@@ -71,7 +71,7 @@ def _seen(content: ReportContent) -> Table:
     scoring = content.scoring
     traffic: list[Traffic] = [*content.document.traffic]
     traffic += scoring.traffic if scoring else ()
-    known = 0 if scoring is None else scoring.accounts_known
+    known = 0 if scoring is None else scoring.records_known
     table = _plain("party", "received", "and could tell from it")
     for receiver, can_tell in (
         ("payment-network", f"noisy counts; one bit about {known:,} accounts"),

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from pv4fad.audit.log_file import LogFile
 from pv4fad.cli.console import out
+from pv4fad.cli.data_schema import require_schema_of
 from pv4fad.cli.evaluate import Joined, Predictions
 from pv4fad.cli.options import KeyOfAllIfAny, Scenario, federation_key_if_given
 from pv4fad.cli.origin import origin
@@ -56,8 +57,10 @@ def dossier_command(
     if predictions is not None and not predictions.is_file():
         raise DataError(f"{predictions}: no such file")
     root_key = federation_key_if_given(key)
-    splits = None if folder is None else scoring_splits(folder, scenario)
-    runs, file = RunFolder(run), predictions or default_predictions(run)
+    runs, file, splits = RunFolder(run), predictions or default_predictions(run), None
+    if folder is not None:
+        require_schema_of(runs, folder)
+        splits = scoring_splits(folder, scenario)
     content = gather(runs, file, splits, root_key, joined=joined)
     dossier = dossier_of(runs, content, file, root_key, log or [])
     write_dossier(to, dossier)

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
+from pv4fad.cli.data_schema import require_schema_of
 from pv4fad.cli.options import AsJson, KeyOfAllIfAny, RunPath, Scenario, federation_key_if_given
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.evaluation.evaluate import ALONE, HEADINGS, JOINED, Evaluation, evaluate
@@ -77,10 +78,12 @@ def evaluate_command(
     transactions, and what the alerts of the run are worth: with the banks, and by the payment
     network alone. Labels are read here only.
     """
-    document = RunFolder(run).require_finished()
+    target = RunFolder(run)
+    document = target.require_finished()
     words = document.data_schema.words
     if plot is not None:
         _require_svg(plot)
+    require_schema_of(target, folder)
     splits = scoring_splits(folder, scenario)
     predictions = predictions or default_predictions(run)
     record = require_run(predictions, document.run_id)
@@ -136,7 +139,7 @@ def _summary(document: RunDocument, result: Evaluation) -> dict[str, Any]:
         "run_id": document.run_id,
         "epsilon": document.privacy.epsilon,
         "outside_the_claim": document.privacy.outside_the_claim,
-        "transactions": result.transactions,
+        "rows": result.transactions,
         "anomalies": result.anomalies,
         "intervals": document.data_schema.words(HOW_SURE),
         "detectors": result.numbers(),
@@ -167,9 +170,12 @@ def report_command(
     require_new_file(report)
     if predictions is not None and not predictions.is_file():
         raise DataError(f"{predictions}: no such file")
-    splits = None if folder is None else scoring_splits(folder, scenario)
+    target, splits = RunFolder(run), None
+    if folder is not None:
+        require_schema_of(target, folder)
+        splits = scoring_splits(folder, scenario)
     content = gather(
-        RunFolder(run),
+        target,
         predictions or default_predictions(run),
         splits,
         federation_key_if_given(key),

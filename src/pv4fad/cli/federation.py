@@ -126,7 +126,7 @@ def _print(found: Status) -> None:
     for way in found.sent:
         sent.add_row(way.sender, way.receiver, str(way.messages), size_text(way.bytes))
     out.print(sent)
-    stations = Table("station", "state", "busy s", "to it", "from it", "failures", "")
+    stations = Table("station", "state", "busy s", "to it", "from it", "failures", "problem")
     for name, party in found.parties.items():
         stations.add_row(name, *_cells(party))
     out.print(stations)

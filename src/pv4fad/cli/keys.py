@@ -14,7 +14,7 @@ from pv4fad.cli.console import out, print_json
 from pv4fad.cli.options import AsJson, StoreKey, new_key, store_key
 from pv4fad.errors import StoreError
 from pv4fad.store.disk import DiskStore
-from pv4fad.store.file import FORMAT_VERSION, info_of
+from pv4fad.store.file import info_of
 from pv4fad.store.key_sources import typed_passphrase
 
 app = typer.Typer(help="What unlocks a store, and how to change it.", no_args_is_help=True)
@@ -24,14 +24,14 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with a 
 
 @app.command()
 def status(folder: Folder, as_json: AsJson = False) -> None:
-    """Say which root key locks a store, and since when. Needs no key."""
-    info = info_of(folder)
+    """Say which root key locks a store, and since when. Needs no key, and changes nothing."""
+    info = info_of(folder, shared=True)
     found = {
         "party": info.party,
         "root key": info.lock.kind,
         **info.lock.shown(),
         "locked since": info.lock.since or "before this was noted",
-        "store format": FORMAT_VERSION,
+        "store format": info.version,
     }
     if as_json:
         print_json(found)

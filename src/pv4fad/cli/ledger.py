@@ -168,9 +168,11 @@ def _print(party: str, ledger: Ledger) -> None:
 def _delta_line(ledger: Ledger) -> str:
     account, today = ledger.delta, _today()
     amounts = {kind: account.of_kind(kind, today) for kind in KINDS}
-    if not amounts["restored"]:
-        del amounts["restored"]
-    parts = ", ".join(f"{kind} {delta_text(amount)}" for kind, amount in amounts.items())
+    parts = ", ".join(
+        f"{kind} {delta_text(amount)}"
+        for kind, amount in amounts.items()
+        if amount or kind in ("match", "scoring")
+    )
     return (
         f"δ of the last 365 days {delta_text(account.of_year(today))} ({parts}),"
         f" limit {delta_text(account.limit)}"

@@ -128,6 +128,9 @@ def main() -> None:
         fail(escape(str(error)), 1)
     except NoArgsIsHelpError:
         sys.exit(2)  # the help has been printed
+    except click.UsageError as error:
+        see = f" See: {error.ctx.command_path} --help" if error.ctx else ""
+        fail(escape(error.format_message() + see), 2)
     except click.ClickException as error:
         fail(escape(error.format_message()), 2)
     except (click.Abort, KeyboardInterrupt):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import log2, prod
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -18,7 +19,7 @@ from pv4fad.hashing.keyed import KEY_BYTES
 from pv4fad.hashing.table_size import LOG2_FAILURE
 from pv4fad.hashing.tags import TAG_MODULUS
 from pv4fad.he.circuits import VALUE_PRIMES
-from pv4fad.he.noise import FAILURE_BITS, POLYNOMIAL_BITS
+from pv4fad.he.noise import FAILURE_BITS, RUN_POLYNOMIAL_BITS, VALUE_BITS
 from pv4fad.he.polynomial import n_powers
 from pv4fad.he.ring import (
     DISTANCE_RING,
@@ -48,7 +49,8 @@ from pv4fad.protocol.parameters import (
 from pv4fad.protocol.propose.ring_keys import new_keys, new_share_keys
 from pv4fad.protocol.score.plan import ScoringPlan
 from pv4fad.protocol.tables import padded
-from pv4fad.schema import Absent
+from pv4fad.schema import Absent, Schema, read_schema
+from pv4fad.words import Words
 
 _MOST = 10**9  # accounts
 _DEFAULT, _PAPER = "The default model", "The paper's model"
@@ -57,7 +59,7 @@ _PAPER_DEFAULTS: dict[str, Any] = {
     "trees": 12,
     "groups": 34,
     "node-sets": 1,
-    "atoms": 11,
+    "atoms": None,
     "bound": 1,
 }
 
@@ -94,8 +96,14 @@ def command(
         ),
     ] = 1,
     atoms: Annotated[
-        int, typer.Option("--atoms", min=1, help="Atoms of a record.", rich_help_panel=_PAPER)
-    ] = 11,
+        int | None,
+        typer.Option(
+            "--atoms",
+            min=1,
+            help="Atoms of a record. Default: the classes of the schema.",
+            rich_help_panel=_PAPER,
+        ),
+    ] = None,
     bound: Annotated[
         int,
         typer.Option("--bound", min=1, help="Most weight of one account.", rich_help_panel=_PAPER),
@@ -107,6 +115,13 @@ def command(
     honest_banks: Annotated[
         int | None,
         typer.Option("--honest-banks", min=1, help="Half of the banks if not set."),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Its sides and classes count (docs/use/schema.md). Default: payments.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -122,12 +137,14 @@ def command(
         "atoms": atoms,
         "bound": bound,
     }
+    settled = SCHEMA if schema is None else read_schema(schema)
     if model == "evidence":
         if wrong := [name for name, value in paper.items() if value != _PAPER_DEFAULTS[name]]:
             raise ParameterError(f"{wrong[0]} is an option of model paper only")
-        planned = default_model(sets, absent)
+        planned = default_model(sets, absent, settled)
     else:
-        sizes = PublicSizes(trees, groups, node_sets, node_sets, atoms)
+        n_atoms = atoms or len(settled.record.classes)
+        sizes = PublicSizes(trees, groups, node_sets, node_sets, n_atoms, settled.n_sides)
         planned = paper_model(sizes, bound, "released" if scoring == "decisions" else "sealed")
     parameters = plan_run(
         planned,
@@ -137,8 +154,9 @@ def command(
         epsilon=epsilon,
         noise=noise,
         honest_banks=honest_banks or default_honest_banks(banks),
+        schema=settled,
     )
-    document = report(parameters)
+    document = _in_words(report(parameters), settled.words)
     if as_json:
         print_json(_plain(document))
         return
@@ -159,11 +177,9 @@ class PlannedModel:
     absent: Absent | None = None
 
 
-def default_model(
-    sets: CountedSets, absent: Absent, n_kinds: int = len(SCHEMA.record.kind_names)
-) -> PlannedModel:
+def default_model(sets: CountedSets, absent: Absent, schema: Schema = SCHEMA) -> PlannedModel:
     """Noisy counts of kinds in cells; every account counts once."""
-    sizes = count_sizes(sets, absent, n_kinds, SCHEMA.n_sides)
+    sizes = count_sizes(sets, absent, len(schema.record.kind_names), schema.n_sides)
     return PlannedModel("counts", sizes, 1, sets, absent)
 
 
@@ -181,6 +197,7 @@ def plan_run(
     epsilon: str,
     noise: NoiseMode,
     honest_banks: int,
+    schema: Schema = SCHEMA,
 ) -> RunParameters:
     """A run whose payment network has equally many accounts at every bank."""
     names = [f"bank{number:02d}" for number in range(1, n_banks + 1)]
@@ -194,7 +211,7 @@ def plan_run(
     return RunParameters(
         **vars(model),
         run_id="plan",
-        schema_digest=SCHEMA.digest,
+        schema_digest=schema.digest,
         banks=dict.fromkeys(names, padded(bank_accounts)),
         tables=tuple(
             TablePlan(table_id=name, banks=(name,), broadcast=False, layout=layout)
@@ -230,7 +247,7 @@ class Size:
 
 
 def report(parameters: RunParameters) -> dict[str, dict[str, Any]]:
-    """Everything, by section."""
+    """Everything, by section, with places for words."""
     return {
         "sums": _sums(parameters),
         "tag ring": _ring(TAG_RING),
@@ -246,10 +263,11 @@ def report(parameters: RunParameters) -> dict[str, dict[str, Any]]:
         "sanitising": _sanitising(parameters),
         "decryption": {
             "log2 failure": -FAILURE_BITS,
-            "why": f"each bound above fails for one of 2^{POLYNOMIAL_BITS} values with at most "
-            "that probability, and what is sent holds message, noise and flood",
+            "why": f"each bound above fails for one of 2^{RUN_POLYNOMIAL_BITS + VALUE_BITS}"
+            " values with at most that probability, and what is sent holds message, noise and"
+            " flood",
         },
-        "messages in bytes, over all banks": dict(_messages(parameters)),
+        "messages in bytes, over all {holders}": dict(_messages(parameters)),
     }
 
 
@@ -264,8 +282,8 @@ def _sums(parameters: RunParameters) -> dict[str, Any]:
             "cells": sizes.n_groups,
             "sums": sizes.n_sums,
         }
-        why = f"t must exceed accounts counted + twice the noise tail (except 2^{LOG2_WRAP:.0f})"
-        accounts = "accounts counted"
+        why = f"t must exceed {{records}} counted + twice the noise tail (except 2^{LOG2_WRAP:.0f})"
+        accounts = "{records} counted"
     else:
         model = {
             "model": "paper",
@@ -276,14 +294,14 @@ def _sums(parameters: RunParameters) -> dict[str, Any]:
             "red leaves": sizes.n_leaves,
         }
         why = (
-            "t/2 must exceed bound x accounts of one tree + noise tail"
+            "t/2 must exceed bound x {records} of one tree + noise tail"
             f" (both except 2^{LOG2_WRAP:.0f})"
         )
-        accounts = "accounts of one tree"
+        accounts = "{records} of one tree"
     return model | {
         "epsilon": parameters.epsilon,
         "noise": parameters.noise,
-        "honest banks": parameters.honest_banks,
+        "honest {holders}": parameters.honest_banks,
         "bound": parameters.bound,
         "sensitivity": parameters.sensitivity,
         accounts: parameters.accounts_of_one_tree,
@@ -309,16 +327,16 @@ def _tables(parameters: RunParameters) -> dict[str, Any]:
     plan, layout = parameters.tables[0], parameters.tables[0].layout
     return {
         "tables": len(parameters.tables),
-        "accounts declared for each": layout.n_accounts_declared,
-        "accounts declared by each bank": parameters.banks[plan.banks[0]],
+        "{records} declared for each": layout.n_accounts_declared,
+        "{records} declared by each {holder}": parameters.banks[plan.banks[0]],
         "blocks": layout.n_blocks,
         "bins of a block": layout.block_size,
         "strips of a ciphertext": parameters.strips(plan).n,
         "segments": layout.n_segments,
         "bins per segment": layout.bins_per_segment,
-        "bins per account": round(layout.n_bins_used / layout.n_accounts_declared, 3),
+        "bins per {record}": round(layout.n_bins_used / layout.n_accounts_declared, 3),
         "log2 placement failure": Limited(layout.log2_failure(), LOG2_FAILURE),
-        "accounts of a bank in a bin, at most": parameters.largest_load(plan),
+        "{records} of {a_holder} in a bin, at most": parameters.largest_load(plan),
         "log2 more than that": LOG2_LOAD,
         "ciphertexts for the powers of a tag": _n_powers(parameters, plan),
         "tags modulo": TAG_MODULUS,
@@ -348,7 +366,7 @@ def _sanitising(parameters: RunParameters) -> dict[str, Any]:
         }
     return circuits | {
         "log2 distance in training": Limited(parameters.log2_distance, LOG2_DISTANCE),
-        "δ of a bank in training": delta_text(parameters.delta),
+        "δ of {a_holder} in training": delta_text(parameters.delta),
     }
 
 
@@ -388,7 +406,7 @@ def _messages(parameters: RunParameters) -> Iterator[tuple[str, Size]]:
     yield "3 bits, S → B", Size(ciphertexts(N_BITS), distance_top)
     yield "3 differences, B → S", Size(n_blocks, distance.ciphertext_bytes(1))
     yield "3 remainders, S → B", Size(ciphertexts(N_LAST_REMAINDERS), match_top)
-    yield "3 classes, S → B", Size(sizes.n_atoms * n_blocks, match_top)
+    yield "3 classes, S → B", Size((sizes.n_atoms - 1) * n_blocks, match_top)
     yield "3 indicators, B → S", Size(sizes.n_atoms * n_blocks, match_last)
     yield "3 shares, B → S", Size(sizes.n_atoms * n_share_blocks, share_top)
     yield "4 products, S → B", Size(parameters.n_sanitised["linear"], share_last)
@@ -415,6 +433,13 @@ def _messages(parameters: RunParameters) -> Iterator[tuple[str, Size]]:
 
 def _n_powers(parameters: RunParameters, plan: TablePlan) -> int:
     return n_powers(parameters.largest_load(plan), parameters.strips(plan).n)
+
+
+def _in_words(value: Any, words: Words) -> Any:
+    """A report in the words of a schema."""
+    if isinstance(value, dict):
+        return {words.of_file(name): _in_words(inner, words) for name, inner in value.items()}
+    return words.of_file(value) if isinstance(value, str) else value
 
 
 def _lines(entries: dict[str, Any]) -> Iterator[str]:

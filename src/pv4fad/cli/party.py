@@ -257,7 +257,9 @@ def catch_up_command(
 
 def _print_code(own: PartyFolder, code: str) -> None:
     party, needed = own.settings().name, witnesses_needed(own.settings(), own.complete_cards())
-    out.print(escape(f"Before it goes on, it needs a file from {', '.join(needed)}. Each runs"))
+    out.print(
+        escape(f"Before it goes on, it needs a file from each of {', '.join(needed)}. They run")
+    )
     command = f"pv4fad audit witness FOLDER --of {party} --code {code} --out FILE"
     out.print(f"  {escape(command)}", soft_wrap=True)
     out.print("and then here: pv4fad party catch-up FOLDER FILE...")

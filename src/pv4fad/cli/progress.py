@@ -99,11 +99,11 @@ def learned_lines(record: ScoringRecord, words: Words) -> list[str]:
     if learned is None:
         return [words(VOTES_TELL)]
     sentences = (
-        f"Asked about {learned.payments_asked:,} of {learned.payments:,} {{rows}}:"
-        f" {learned.accounts_asked:,} of {learned.accounts:,} {{records}}.",
-        f"{learned.alerts:,} alerts, {learned.bank_alerts:,} of them made or raised by the answer"
+        f"Asked about {learned.rows_asked:,} of {learned.rows:,} {{rows}}:"
+        f" {learned.records_asked:,} of {learned.records:,} {{records}}.",
+        f"{learned.alerts:,} alerts, {learned.holder_alerts:,} of them made or raised by the answer"
         " of {a_holder}.",
-        f"The {{lead}} now knows a bit about {record.accounts_known:,} {{records}}; not ordinary"
-        f" among them: {record.accounts_positive:,}.",
+        f"The {{lead}} now knows a bit about {record.records_known:,} {{records}}; not ordinary"
+        f" among them: {record.records_positive:,}.",
     )
     return [words(sentence) for sentence in sentences]

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out, print_json
+from pv4fad.cli.data_schema import require_schema_of
 from pv4fad.cli.options import (
     AsJson,
     KeyOfAll,
@@ -102,6 +103,7 @@ def score_command(
     require_new_file(predictions)
     read_record(predictions)  # of a call that was killed just before the predictions, or none
     how = How(alert_share, Batching(batch, layers))
+    require_schema_of(target, folder)
     splits = scoring_splits(folder, scenario)
     site = Site(
         federation_key(key),
@@ -129,7 +131,7 @@ def _summary(scored: Scored, predictions: Path) -> dict[str, object]:
     record = scored.record.model_dump(mode="json", exclude={"traffic", "format", "version"})
     return record | {
         "predictions": str(predictions),
-        "transactions": scored.table.height,
+        "rows": scored.table.height,
         "layers": scored.layers,
     }
 
@@ -159,6 +161,7 @@ def refresh_command(
     """
     target = RunFolder(run)
     document = target.require_finished()
+    require_schema_of(target, folder)
     split = account_split(folder, scenario)
     site = Site(federation_key(key), workers=workers)
     try:
@@ -202,6 +205,7 @@ def verify_command(
     """
     target = RunFolder(run)
     target.require_finished()
+    require_schema_of(target, folder)
     split = training_split(folder, scenario)
     scored = None
     if predictions is not None:

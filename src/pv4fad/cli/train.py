@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from pv4fad.cli.console import err, out, print_json
-from pv4fad.cli.data_schema import SchemaFile, data_schema
+from pv4fad.cli.data_schema import SchemaFile, data_schema, require_schema_of
 from pv4fad.cli.options import KeyOfAll, Scenario, Workers, federation_key
 from pv4fad.cli.progress import cost_table, phase_display
 from pv4fad.errors import ParameterError
@@ -146,8 +146,8 @@ def command(
     options = _options(given, known)
     if carry_on and "bank_limit" in given:
         raise ParameterError(
-            f"bank_limit: the banks of this run have their limits; pv4fad ledger set-limit"
-            f" {run}/BANK changes one"
+            "bank_limit: the parties of this run have their limits; pv4fad ledger set-limit"
+            f" {run}/NAME changes one"
         )
     if carry_on and desk_labels is not None:
         raise ParameterError("desk_labels: the run to resume has its labels; leave the option out")
@@ -155,6 +155,7 @@ def command(
         target.require_new()
     split = training_split(folder, options.scenario)
     begun = target.read()
+    require_schema_of(target, folder, schema)
     settled = data_schema(folder, schema) if begun is None else begun.data_schema
     # An unfinished run has made the holders' ledgers already.
     _announce(options, settled.words, new=not carry_on and not target.is_unfinished)

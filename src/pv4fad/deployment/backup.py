@@ -4,11 +4,13 @@
     seal            the digest of the manifest, sealed
     store.db        a consistent copy; its records are sealed in it
     journal.db      of a payment network with a live service, likewise
+    marks.jsonl     of live messages, which hold no secret
     files           settings, cards, keys and documents, sealed together
 
 What is sealed here is sealed with a key that is a record of the store, so the file opens with the
 store's root key and nothing else, and that key is nowhere in it.  Not in it are data files,
-predictions, and the snapshot of known payments, which is made again.
+predictions, the snapshot of known payments, which is made again, and whatever is outside of the
+folder.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +28,7 @@ from pathlib import Path
 from typing import IO, ClassVar, Literal
 
 from pv4fad import __version__
+from pv4fad.audit.live_marks import MARKS_FILE
 from pv4fad.audit.log import ledger_mark
 from pv4fad.audit.log_file import LoggedMark
 from pv4fad.deployment.party_folder import CARD_FILE, KEY_FILE, SETTINGS_FILE, PartyFolder
@@ -36,7 +40,8 @@ from pv4fad.store.records import Record, Records
 from pv4fad.store.sealing import KEY_BYTES, RootKey, Sealer
 from pv4fad.validated import ValidatedModel
 
-MANIFEST, SEAL, STORE, JOURNAL, FILES = "manifest.json", "seal", "store.db", "journal.db", "files"
+MANIFEST, SEAL, FILES = "manifest.json", "seal", "files"
+STORE, JOURNAL, MARKS = "store.db", "journal.db", "marks.jsonl"
 JOURNAL_FILE = "live/journal.db"
 TICKS_FILE = "live/ticks.json"
 _LABEL = ("pv4fad backup", 1)
@@ -103,6 +108,8 @@ def write_backup(folder: PartyFolder, root_key: RootKey, out: Path) -> Manifest:
         # The journal first: what it hands over to the store meanwhile is then in both.
         if (folder.path / JOURNAL_FILE).is_file():
             copy_database(folder.path / JOURNAL_FILE, copies / JOURNAL)
+        if (folder.path / MARKS_FILE).is_file():
+            shutil.copyfile(folder.path / MARKS_FILE, copies / MARKS)
         copy_database(folder.path / FILE_NAME, copies / STORE)
         documents = json.dumps(dict(_documents(folder))).encode()
         (copies / FILES).write_bytes(sealer.seal(documents, (*_LABEL, FILES)))
@@ -151,11 +158,12 @@ def copy_hashed(source: IO[bytes], target: IO[bytes] | None) -> Part:
 
 
 def _documents(folder: PartyFolder) -> Iterator[tuple[str, str]]:
-    patterns = [*_DOCUMENTS, folder.settings().data_schema]
-    for pattern in filter(None, patterns):
-        if not Path(pattern).is_absolute():
-            for path in sorted(folder.path.glob(pattern)):
-                yield str(path.relative_to(folder.path)), path.read_text(encoding="utf-8")
+    settings = folder.settings()
+    named = (settings.data_schema, settings.metrics_certificate, settings.metrics_key)
+    found = [path for pattern in _DOCUMENTS for path in sorted(folder.path.glob(pattern))]
+    for path in (*found, *(folder.file(name).resolve() for name in named if name)):
+        if path.is_relative_to(folder.path) and path.is_file():
+            yield str(path.relative_to(folder.path)), path.read_text(encoding="utf-8")
 
 
 def _part(path: Path) -> Part:

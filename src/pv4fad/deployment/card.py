@@ -17,9 +17,10 @@ from pydantic import Field, ValidationError
 from pv4fad.deployment.certificates import read_certificate
 from pv4fad.errors import DataError, ParameterError, ProtocolError
 from pv4fad.protocol.identity import PublicIdentity
-from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK
+from pv4fad.protocol.roles import AGGREGATOR, BANK, PAYMENT_NETWORK, role_text
 from pv4fad.protocol.wire import Address
 from pv4fad.validated import ValidatedModel
+from pv4fad.words import Words
 
 Role = Literal["payment-network", "aggregator", "bank"]
 ROLES: tuple[Role, ...] = ("payment-network", "aggregator", "bank")
@@ -93,12 +94,13 @@ def federation_id(cards: Iterable[PartyCard]) -> str:
     return hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:32]
 
 
-def require_complete(cards: Mapping[str, PartyCard]) -> None:
+def require_complete(cards: Mapping[str, PartyCard], words: Words) -> None:
     """A federation has a payment network, an aggregator and a bank, and no name twice."""
     missing = [role for role in ROLES if all(card.role != role for card in cards.values())]
     if missing:
         raise DataError(
-            f"the card of the {missing[0]} is missing: import it with pv4fad party join"
+            f"the card of the {role_text(missing[0], words)} is missing: import it with pv4fad"
+            " party join"
         )
     directory(cards)
 

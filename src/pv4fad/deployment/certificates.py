@@ -55,7 +55,8 @@ def new_certificate(key_path: Path, host: str = "") -> str:
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))
+        # So that a party whose clock is a little behind can connect.
+        .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=_VALID_DAYS))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     )
@@ -91,9 +92,14 @@ def read_certificate(pem: str) -> x509.Certificate:
 def certificate_valid_until(pem: str) -> datetime:
     """When a certificate expires; `DataError` if it is not valid now."""
     certificate = read_certificate(pem)
-    if not certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc:
-        raise DataError("the certificate is not valid at this time")
-    return certificate.not_valid_after_utc
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    now = datetime.now(UTC)
+    if not begins <= now <= ends:
+        raise DataError(
+            f"the certificate is valid from {begins:%Y-%m-%d} to {ends:%Y-%m-%d}, and by this"
+            f" machine's clock it is {now:%Y-%m-%d %H:%M} (UTC): if that is wrong, set the clock"
+        )
+    return ends
 
 
 def require_key_fits(pem: str, key: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from pv4fad import __version__
+from pv4fad.audit.catch_up import require_caught_up
 from pv4fad.deployment.card import PartyCard, federation_id
 from pv4fad.deployment.carrier import Carrier
 from pv4fad.deployment.certificates import certificate_valid_until, require_key_fits
@@ -28,7 +29,7 @@ from pv4fad.lead.score import checked_share
 from pv4fad.privacy.delta import delta_text
 from pv4fad.privacy.epsilon import epsilon_text
 from pv4fad.privacy.ledger import read_ledger
-from pv4fad.protocol.roles import AGGREGATOR, BANK
+from pv4fad.protocol.roles import AGGREGATOR, BANK, in_words
 from pv4fad.protocol.tables import padded
 from pv4fad.schema import Schema
 from pv4fad.store.file import FORMAT_VERSION
@@ -82,6 +83,7 @@ def _store(folder: PartyFolder, settings: PartySettings, root_key: RootKey) -> s
             )
         if identity.public().to_bytes().hex() != folder.own_card().identity:
             raise StoreError("card.json has other keys than the store")
+        require_caught_up(store)
         opens = f"format {FORMAT_VERSION}, opens with a {store.lock.kind}"
         if settings.role != BANK:
             return opens
@@ -125,7 +127,8 @@ def class_counts(schema: Schema, records: pl.DataFrame) -> str:
 
 def _cards(folder: PartyFolder) -> str:
     cards = folder.complete_cards()
-    return f"{', '.join(cards)}; federation {federation_id(cards.values())}"
+    names = in_words(", ".join(cards), folder.schema().words)
+    return f"{names}; federation {federation_id(cards.values())}"
 
 
 def _keys(folder: PartyFolder) -> str:

@@ -28,7 +28,7 @@ from pv4fad.errors import ProtocolError, WireError
 
 VERSION = 3
 WINDOW_BYTES = 8 * 2**20  # on one way, not acknowledged
-_MOST_HEADER_BYTES = 2**18
+MOST_HEADER_BYTES = 2**18
 _LENGTH = struct.Struct("<I")
 
 Job = Literal["", "check", "train", "score", "match", "refresh", "resume"]
@@ -95,7 +95,7 @@ def from_bytes(data: bytes, kind: type[Exchanged]) -> Exchanged:
     """The request or reply in these bytes; `WireError` if they hold anything else."""
     try:
         (length,) = _LENGTH.unpack_from(data)
-        if length > _MOST_HEADER_BYTES:
+        if length > MOST_HEADER_BYTES:
             raise WireError("an exchange between relay and station with a header that is too long")
         view = memoryview(data)
         header = json.loads(bytes(view[_LENGTH.size : _LENGTH.size + length]))

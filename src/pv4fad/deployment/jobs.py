@@ -197,7 +197,7 @@ class NetworkMember:
 
     def _model_folder(self, notes: Notes) -> RunFolder:
         if not notes.run_id:
-            raise StoreError("there is no model yet: pv4fad federation start train")
+            raise StoreError("there is no model yet: pv4fad federation start FOLDER train")
         folder = self._run_folder(notes.run_id)
         folder.require_finished()
         return folder

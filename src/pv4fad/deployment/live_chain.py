@@ -3,7 +3,8 @@
     before every message   head before it, time, latest mark of the other direction, signature
 
 of the same size for all: a message that is no mark has zeros in place of the signature.  A message
-that does not continue the chain, or a mark that its sender has not signed, is refused.
+that does not continue the chain, or a mark that its sender has not signed or that confirms one that
+was not sent, is refused.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class LiveChain:
         self._sent = Mark(0, first_live_head(session, own.name, other))
         self._received = Mark(0, first_live_head(session, other, own.name))
         self._seen = NOTHING_SEEN
+        self._marks = [NOTHING_SEEN]  # from the one that the other has confirmed
         self._missing = 0
 
     def stamped(self, number: int, message: bytes) -> bytes:
@@ -50,6 +52,7 @@ class LiveChain:
         ends = (self._own.name, self._other)
         signature = self._own.sign(statement(self.session, ends, self._sent, seen, now))
         self._log.append(self._mark(self._sent, ends, seen, now, signature))
+        self._marks.append(self._sent)
         return _BEFORE.pack(before, now, *vars(seen).values(), signature) + message
 
     def opened(self, number: int, data: bytes) -> bytes:
@@ -69,6 +72,9 @@ class LiveChain:
             mark = self._mark(after, ends, seen, now, signature)
             if not mark.is_signed:
                 raise ProtocolError(f"{self._other} has not signed its live message {number}")
+            if seen not in self._marks:
+                raise ProtocolError(f"{self._other} confirms a live mark that it was not sent")
+            self._marks = self._marks[self._marks.index(seen) :]
             self._log.append(mark.model_copy(update={"missing": missing}))
             self._seen = after
         self._received, self._missing = after, missing

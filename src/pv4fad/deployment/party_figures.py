@@ -26,6 +26,7 @@ from pv4fad.deployment.station import Station
 from pv4fad.deployment.station_figures import of_state
 from pv4fad.metrics import catalogue
 from pv4fad.metrics.figures import Figures
+from pv4fad.privacy.days import days_ahead
 from pv4fad.privacy.epsilon import Epsilon
 from pv4fad.privacy.ledger import read_ledger
 from pv4fad.protocol.live.bank import LiveAnswers
@@ -75,13 +76,19 @@ def show_bank(
     layers_per_day, live = folder.settings().layers_per_day, station.live
 
     def spent() -> Sequence[Family]:
-        ledger, today = read_ledger(store), datetime.now(UTC).date()
+        today, ledger = datetime.now(UTC).date(), read_ledger(store)
+        layers, now = _layers(store), today.isoformat()
+        noted = {"delta": ledger.delta.latest, "ticks": ticks.day}
+        noted["layers"] = max(one.day for one in layers.values())
         return (
             catalogue.EPSILON_SPENT.of(_number(ledger.spent)),
             catalogue.EPSILON_LIMIT.of(_number(ledger.limit or Fraction(0))),
             catalogue.DELTA_SPENT.of(float(ledger.delta.of_year(today))),
             catalogue.DELTA_LIMIT.of(float(ledger.delta.limit)),
-            catalogue.LAYERS.by(_layers(store, today.isoformat())),
+            catalogue.LAYERS.by(
+                {(kind,): one.layers if one.day >= now else 0 for kind, one in layers.items()}
+            ),
+            catalogue.DAYS_AHEAD.by({(name,): days_ahead(now, day) for name, day in noted.items()}),
         )
 
     def source() -> Iterator[Family]:
@@ -110,6 +117,9 @@ def show_aggregator(station: Station, folder: PartyFolder, store: Store) -> None
                 {bank: one.positives if one.day >= today else 0 for bank, one in found.items()}
             ),
             catalogue.STOPPED.by({bank: one.stopped_at for bank, one in found.items()}),
+            catalogue.METERED_AHEAD.by(
+                {bank: days_ahead(today, one.day) for bank, one in found.items()}
+            ),
         )
 
     station.figures.add_source(Kept(station, metered).source)
@@ -137,14 +147,11 @@ class Kept:
         return self._latest
 
 
-def _layers(store: Store, today: str) -> dict[tuple[str, ...], float]:
+def _layers(store: Store) -> dict[str, LayersAnswered]:
     with store.transaction() as tx:
         records = Records.of_party(tx)
-        found = {kind: records.find(LayersAnswered, kind) for kind in ("routed", "broadcast")}
-    return {
-        (kind,): one.layers if one is not None and one.day >= today else 0
-        for kind, one in found.items()
-    }
+        kinds, none = ("routed", "broadcast"), LayersAnswered("", 0)
+        return {kind: records.find(LayersAnswered, kind) or none for kind in kinds}
 
 
 def _expiry(card: PartyCard) -> float:

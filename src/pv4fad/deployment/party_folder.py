@@ -46,13 +46,14 @@ CarrierName = Literal["hub", "flower"]
 CARRIERS: tuple[CarrierName, ...] = ("hub", "flower")
 SETTINGS_FILE, CARD_FILE = "party.toml", "card.json"
 KEY_FILE = "keys/connection.key"
+LONGEST_TICK_MS = 10_000
 _TIMEOUT_MS, _LEAST_TICKS = 1_000, 4
 
 
 class LiveSettings(ValidatedModel):
     """The clock of live questions: public, the same whatever is asked."""
 
-    tick_ms: int | None = Field(default=None, ge=10, le=10_000)
+    tick_ms: int | None = Field(default=None, ge=10, le=LONGEST_TICK_MS)
     """The time from one query to the next, of every bank.
 
     By default 50 for up to 4 banks, and 10 more for each bank beyond.
@@ -79,7 +80,9 @@ class PartySettings(ValidatedModel):
     """party.toml; dashes in the file where the names here have underscores."""
 
     role: Role
+    """What the party is in the federation."""
     name: str
+    """As on its card."""
     hub: str = "127.0.0.1:8000"
     """The address of the aggregator's hub, host:port."""
     listen: str = ""
@@ -183,7 +186,7 @@ class PartyFolder:
                 f"{self.path} is not the folder of a party ({SETTINGS_FILE} is missing): create one"
                 " with pv4fad party init"
             ) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ParameterError(f"{path}: {error}") from None
         try:
             return settings_of(content)
@@ -223,7 +226,7 @@ class PartyFolder:
     def complete_cards(self) -> dict[str, PartyCard]:
         """The cards of all parties; `DataError` if a role is missing."""
         cards = self.cards()
-        require_complete(cards)
+        require_complete(cards, self.schema().words)
         return cards
 
     def import_card(self, path: Path) -> PartyCard:
@@ -261,7 +264,7 @@ class PartyFolder:
 
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise ParameterError(f"address {address!r}: write host:port")
     return host.strip("[]"), int(port)
 

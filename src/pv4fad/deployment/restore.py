@@ -15,11 +15,13 @@ from typing import IO
 from pydantic import ValidationError
 
 from pv4fad.audit.catch_up import mark_restored
+from pv4fad.audit.live_marks import MARKS_FILE
 from pv4fad.deployment.backup import (
     FILES,
     JOURNAL,
     JOURNAL_FILE,
     MANIFEST,
+    MARKS,
     SEAL,
     STORE,
     TICKS_FILE,
@@ -41,7 +43,7 @@ from pv4fad.store.sealing import RootKey
 from pv4fad.validated import problems_text
 
 _SMALL_BYTES = 2**24
-_NAMES = {STORE, JOURNAL, FILES}
+_NAMES = {STORE, JOURNAL, MARKS, FILES}
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -88,9 +90,10 @@ def _completed(made: Path, manifest: Manifest, seal: bytes, root_key: RootKey) -
             raise StoreError(f"the backup has a file outside of the folder: {name}")
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(target, text, private=True)
-    if JOURNAL in manifest.parts:
-        (made / JOURNAL_FILE).parent.mkdir(mode=0o700, exist_ok=True)
-        (made / JOURNAL).rename(made / JOURNAL_FILE)
+    for name, path in ((JOURNAL, made / JOURNAL_FILE), (MARKS, made / MARKS_FILE)):
+        if name in manifest.parts:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            (made / name).rename(path)
     _spend_ticks(PartyFolder(made))
     return code
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 
 from pv4fad.audit.catch_up import require_caught_up
@@ -22,6 +23,7 @@ from pv4fad.errors import DataError, StoreError
 from pv4fad.metrics.endpoint import May, endpoint
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.live.bank import LiveAnswers
+from pv4fad.protocol.live.booking import Booking
 from pv4fad.protocol.live.budget import TickBudget
 from pv4fad.protocol.roles import AGGREGATOR, BANK
 from pv4fad.protocol.score.metering import Budget
@@ -81,7 +83,14 @@ def opened_station(
         store = opened.enter_context(folder.open_store(root_key, shared=True))
         pool = opened.enter_context(WorkerPool(settings.workers))
         identity = own_identity(folder, store)
-        ticks = _ticks(folder)
+
+        def errand(work: Callable[[], None]) -> Future[None]:
+            return station.errand(work)
+
+        per_day = settings.live_ticks_per_day
+        booking = Booking(store, errand, per_day)
+        counted = folder.path / "live" / "ticks.json"
+        ticks = TickBudget(counted, per_day, is_booked=booking.covers)
         queries = LiveAnswers(settings.name, ticks.spend)
         member = _member(folder, store, pool, learned, queries)
         correspondence = Correspondence(identity, cards)
@@ -107,11 +116,6 @@ def own_identity(folder: PartyFolder, store: Store) -> Identity:
     if identity.public().to_bytes().hex() != folder.own_card().identity:
         raise StoreError(f"{folder.path}: card.json has other keys than the store")
     return identity
-
-
-def _ticks(folder: PartyFolder) -> TickBudget:
-    """A bank's budget of live queries."""
-    return TickBudget(folder.path / "live" / "ticks.json", folder.settings().live_ticks_per_day)
 
 
 def _member(

@@ -453,7 +453,7 @@ class _StationPost:
             if header.address.sender != sender:
                 raise ProtocolError(f"{sender} sent {message_id(header)}: not its own name")
             # After a crash, its sender and the party that answered it may both send it again.
-            message = self._notary.opened(data)
+            message = bytes(self._notary.opened(data))
             self._figures.received(sender, len(message))
             if message_id(header) not in self._delivered:
                 self._delivered.add(message_id(header))

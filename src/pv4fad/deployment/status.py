@@ -89,6 +89,9 @@ class Journal:
         self._sent = {(sent.sender, sent.receiver): sent for sent in status.sent}
         self._written = 0.0
         self._writing = threading.Lock()
+        self._state_on_disk = ""
+        self.problem = ""
+        """Why the latest attempt to write has failed; nothing if it has not."""
         self.write()
 
     @property
@@ -141,13 +144,25 @@ class Journal:
         self._status = self._status.model_copy(update=update)
         self.write()
 
+    @property
+    def end_is_missing(self) -> bool:
+        """Whether the job is over and status.json does not say so: the disk was full."""
+        return self._status.state not in ("running", self._state_on_disk)
+
     def _note(self, party: str, **update: object) -> None:
         self._hops[party] = self._hops[party].model_copy(update=update)
 
     def write(self) -> None:
+        """`StoreError` if the disk does not take it; what is there stays."""
         self._written = time.monotonic()
         with self._writing:
-            write_whole(self._path, self.status.model_dump_json(indent=2) + "\n", private=True)
+            status = self.status
+            try:
+                write_whole(self._path, status.model_dump_json(indent=2) + "\n", private=True)
+            except OSError as error:
+                self.problem = f"{self._path} cannot be written: {error.strerror}"
+                raise StoreError(self.problem) from None
+            self._state_on_disk, self.problem = status.state, ""
 
 
 def has_stopped(folder: Path, running: Status) -> bool:

@@ -117,16 +117,61 @@ class TreeEnsemble:
         return total
 
     def _few_total(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+        reached = self._walk(rows, *self._start(rows))
+        return _in_order(self.value.take(reached).reshape(len(self), len(rows)))
+
+    def totals_without(
+        self, rows: NDArray[np.float32], usual: NDArray[np.float32]
+    ) -> NDArray[np.float64]:
+        """(rows, columns): the sum for each row if this column had its usual value.
+
+        A row goes again only through trees that have looked at the column, from there on.
+        """
+        row, node = self._start(rows)
+        steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        reached = self._walk(rows, row, node, steps=steps)
+        walker, node = (np.concatenate(part) for part in zip(*steps, strict=True))
+        column = self.feature.take(node).astype(np.int64)
+        inner = np.flatnonzero(column != LEAF)
+        pairs = walker.take(inner) * self.n_features + column.take(inner)
+        pairs, first = np.unique(pairs, return_index=True)  # the first is nearest to the root
+        walker, column = np.divmod(pairs, self.n_features)
+        start = node.take(inner).take(first)
+        again = self._walk(rows, row.take(walker), start, (column, usual.take(column)))
+        by_tree = np.repeat(self.value.take(reached)[:, np.newaxis], self.n_features, axis=1)
+        by_tree[walker, column] = self.value.take(again)
+        return _in_order(by_tree.reshape(len(self), len(rows), self.n_features))
+
+    def _start(self, rows: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A walker for each tree and row: where its row begins, and the root."""
+        row = np.tile(np.arange(len(rows)) * self.n_features, len(self))
+        return row, np.repeat(self._roots(), len(rows))
+
+    def _walk(
+        self,
+        rows: NDArray[np.float32],
+        row: NDArray[np.int64],
+        node: NDArray[np.int64],
+        other: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None,
+        steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] | None = None,
+    ) -> NDArray[np.int64]:
+        """The leaf that each walker reaches.
+
+        `other`: a column, and what it holds instead of what is in the row.  `steps` gets the
+        walkers and their nodes, step by step.
+        """
         feature, left, threshold, missing_right = self._steps
-        n_rows, n_trees = len(rows), len(self)
         values = np.ascontiguousarray(rows, np.float32).reshape(-1)
         some_missing = bool(np.isnan(values).any())
-        row = np.tile(np.arange(n_rows) * self.n_features, n_trees)
-        node = np.repeat(self._roots(), n_rows)
         reached, walking = node.copy(), np.arange(len(node))
         while len(walking):
             for _ in range(_STEPS):
-                value = values.take(row + feature.take(node))
+                if steps is not None:
+                    steps.append((walking, node))
+                column = feature.take(node)
+                value = values.take(row + column)
+                if other is not None:
+                    value = np.where(column == other[0], other[1], value)
                 goes_right = value > threshold.take(node)
                 if some_missing:
                     goes_right |= np.isnan(value) & missing_right.take(node)
@@ -134,9 +179,9 @@ class TreeEnsemble:
             reached[walking] = node
             inner = np.flatnonzero(self.feature.take(node) != LEAF)
             node, row, walking = node.take(inner), row.take(inner), walking.take(inner)
-        by_tree = self.value.take(reached).reshape(n_trees, n_rows)
-        # A sum of an array may be taken in another order.
-        return np.cumsum(by_tree, axis=0)[-1] if n_trees else np.zeros(n_rows)
+            if other is not None:
+                other = other[0].take(inner), other[1].take(inner)
+        return reached
 
     @cached_property
     def _steps(self) -> tuple[NDArray[Any], ...]:
@@ -176,6 +221,11 @@ class TreeEnsemble:
                 return
             node = np.concatenate([left, left + 1])
         raise DataError(f"trees: a tree is deeper than {MAX_DEPTH}")
+
+
+def _in_order(by_tree: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum over trees; that of an array may be taken in another order."""
+    return np.cumsum(by_tree, axis=0)[-1] if len(by_tree) else np.zeros(by_tree.shape[1:])
 
 
 def breadth_first(

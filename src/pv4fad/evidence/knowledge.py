@@ -138,4 +138,4 @@ def _is(array: NDArray[Any], kind: str, shape: tuple[int, ...]) -> bool:
 
 
 def _damaged() -> DataError:
-    return DataError("what the payment network learnt from its own data is damaged")
+    return DataError("what the lead learnt from its own data is damaged")

@@ -24,6 +24,7 @@ class RandomShape(ValidatedModel):
     """The paper's trees: every test drawn at random (`random_trees`)."""
 
     height: int = Field(ge=1, le=MAX_HEIGHT)
+    """Tests on a path."""
     conditions: tuple[BankCondition, ...] = Field(
         default=(ordinary_on(0), ordinary_on(1)), min_length=1
     )
@@ -46,9 +47,13 @@ class ForestConfig(ValidatedModel):
     """Everything that decides what others can see of a forest."""
 
     n_trees: int = Field(ge=1, le=1024)
+    """Number of trees."""
     shape: RandomShape
+    """How each tree is drawn."""
     n_atoms: int = Field(ge=1)
+    """How many classes a record can have."""
     n_sides: int = Field(default=2, ge=1)
+    """Sides of a row."""
     max_groups_per_tree: int | None = Field(default=None, ge=1)
     """Public maximum; None takes the most that the shape can have."""
     max_distinct_sets: int | None = Field(default=None, ge=1)

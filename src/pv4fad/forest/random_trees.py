@@ -166,7 +166,6 @@ def _tested_features(
     for name in tested or ():
         if name not in names:
             raise ParameterError(
-                f"the forest tests {name!r}, which is no feature of the payment network;"
-                f" known: {', '.join(names)}"
+                f"the forest tests {name!r}, which is no feature; known: {', '.join(names)}"
             )
     return tuple(range(len(names))) if tested is None else tuple(map(names.index, tested))

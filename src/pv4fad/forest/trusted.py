@@ -56,7 +56,7 @@ class TrustedThirdParty:
         """(n_groups, n_sets + 1): weight of the kept pairs in each red leaf, the rest last."""
         sizes = self.forest.sizes
         counts = np.zeros((sizes.n_groups, sizes.n_sets + 1), np.int64)
-        np.add.at(counts, (pairs.group, self._branch(pairs.group, pairs.key)), pairs.weight)
+        np.add.at(counts, (pairs.group, self.branch(pairs.group, pairs.key)), pairs.weight)
         return counts
 
     def red_labels(
@@ -104,7 +104,7 @@ class TrustedThirdParty:
             votes.green[green] += green_labels[-1 - code[green]]
             group = code[red]
             side = self.forest.group_sides[group]
-            votes.sides[red, side] += red_labels[group, self._branch(group, key_of[red, side])]
+            votes.sides[red, side] += red_labels[group, self.branch(group, key_of[red, side])]
         return votes
 
     def decisions(
@@ -124,7 +124,7 @@ class TrustedThirdParty:
         n_trees = self.forest.sizes.n_trees
         return TrueDecisions(2 * most > n_trees, 2 * true.total > n_trees)
 
-    def _branch(self, group: NDArray[np.integer], key: NDArray[np.int64]) -> NDArray[np.int64]:
+    def branch(self, group: NDArray[np.integer], key: NDArray[np.int64]) -> NDArray[np.int64]:
         """The branch that an account takes in a group: the number of its set, or of the rest."""
         n_sets = self.forest.sizes.n_sets
         branch = np.full(len(group), n_sets, np.int64)

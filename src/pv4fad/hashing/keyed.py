@@ -61,6 +61,8 @@ def hash_accounts(keys: Sequence[bytes], hash_key: bytes) -> AccountHashes:
 
 def tree_of(bare_ids: Sequence[bytes], n_trees: int) -> NDArray[np.int64]:
     """The tree that each account teaches (protocol.md §11.1): public, and the same in every run."""
+    if n_trees == 1:
+        return np.zeros(len(bare_ids), np.int64)
     digests = b"".join(
         [blake2b(bare_id, digest_size=8, person=_TREE_DOMAIN).digest() for bare_id in bare_ids]
     )

@@ -29,8 +29,8 @@ def log2_false_match_bound(n_pairs: int, n_bins: int, n_classes: int) -> float:
     """log2 of a bound on the probability that any of so many different pairs has one tag, or any
     bin a wrong class.
 
-    The class comes as a residue modulo T with a mask added to it.  Its remainder modulo the number
-    of classes is wrong if the sum exceeds T: at most n_classes − 1 of T masks do that.
+    The class comes as a residue modulo T with a mask added to it.  Its remainder modulo 32 is
+    wrong if the sum exceeds T: at most n_classes − 1 of T masks do that.
     """
     probability = n_pairs * (1 / TAG_MODULUS + 2.0**-_WORD_BITS)
     return log2(probability + n_bins * (n_classes - 1) / TAG_MODULUS)

@@ -2,7 +2,7 @@
 
 values      Σ powers·coefficients, twice over: a bank's polynomials       tag ring, 4 primes
 distances   Σ digits·digits, twice over: of values, then of remainders    distance ring, 2 primes
-indicators  Σ remainders·masks times Σ planes·masks                       match ring, 3 → 2 primes
+indicators  Σ remainders·masks times powers·powers                        match ring, 3 → 2 primes
 compare     Σ digits·masks → tree of products                             compare ring, 5 → 2 primes
 linear      Σ blocks·integers: counts, released scoring, opened shares    share ring, 2 or 3 primes
 sealed      (Σ leaves·masks)·slots + Σ sets·slots: sealed scoring         share ring, 3 primes
@@ -14,13 +14,14 @@ from __future__ import annotations
 from math import ceil, log2, sqrt
 
 from pv4fad.errors import ParameterError
-from pv4fad.he.noise import ERROR_VARIANCE, TAU, UNIFORM_VARIANCE, CircuitBound, NoiseModel
-from pv4fad.he.one_hot import MOST_SUMMED
+from pv4fad.he.noise import ERROR_VARIANCE, UNIFORM_VARIANCE, CircuitBound, NoiseModel
 from pv4fad.he.polynomial import baby_steps, n_powers
 from pv4fad.he.ring import Ring
 
 FINAL_PRIMES = 2  # where indicators, compare and live are sanitised
 VALUE_PRIMES = 2  # of the values that are sent
+LIVE_POLYNOMIAL_BITS = 50  # no run ends live queries: a century of them, for a thousand banks
+MOST_IN_RUN = 4  # sets that one product of live questions is about
 
 
 def values_bound(ring: Ring, degree: int, n_strips: int = 1) -> CircuitBound:
@@ -44,16 +45,16 @@ def distances_bound(ring: Ring, n_digits: int) -> CircuitBound:
     return model.bound("distances", steps, total, ring.parameters.n_data_primes)
 
 
-def indicators_bound(ring: Ring, n_remainders: int, n_classes: int) -> CircuitBound:
-    """One of the remainders picked, times the plane of each class, picked from all of them."""
+def indicators_bound(ring: Ring, n_remainders: int) -> CircuitBound:
+    """One of the remainders picked, times a power of the class, turned back by a random one."""
     model, level = NoiseModel(ring), ring.parameters.n_data_primes
     if level <= FINAL_PRIMES:
         raise ParameterError("prime_bits: too few primes for a product")
     # Every slot takes one of them, by random masks.
     equal = sqrt(n_remainders) * model.fresh * model.plain
-    selected = sqrt(n_classes) * model.fresh * model.plain
-    steps = {"planes": model.fresh, "equal": equal, "selected planes": selected}
-    phase = equal * selected + model.relinearisation(level)
+    power = model.fresh * model.plain
+    steps = {"planes": model.fresh, "equal": equal, "powers": power}
+    phase = equal * power + model.relinearisation(level)
     while level > FINAL_PRIMES:
         phase = phase / ring.primes[level - 1] + model.rounding_coefficient
         level -= 1
@@ -87,7 +88,7 @@ def linear_bound(ring: Ring, n_terms: int, n_primes: int) -> CircuitBound:
     if level == n_primes:
         # Any integers: of length at most √N·t/2, against independent errors.
         error = model.t * sqrt(ERROR_VARIANCE + UNIFORM_VARIANCE)
-        total = TAU * error * sqrt(n_terms * model.n) * model.t / 2
+        total = model.tau * error * sqrt(n_terms * model.n) * model.t / 2
         return model.bound("linear", {"shares": model.fresh, "sum": total}, total, n_primes)
     excess = model.fresh
     while level > n_primes:
@@ -103,25 +104,28 @@ def sealed_bound(ring: Ring, n_leaves: int, n_sets: int) -> CircuitBound:
     model = NoiseModel(ring)
     fresh = sqrt(ERROR_VARIANCE + UNIFORM_VARIANCE) * model.t
     # Every leaf enters at most twice (its own set and the rest), each time against a 0/1 mask.
-    votes = TAU * fresh * sqrt(2 * n_leaves * model.n) * model.t / 2
+    votes = model.tau * fresh * sqrt(2 * n_leaves * model.n) * model.t / 2
     products = votes * model.plain * sqrt(n_sets)
-    shares = TAU * fresh * sqrt(n_sets * model.n) * model.t / 2
+    shares = model.tau * fresh * sqrt(n_sets * model.n) * model.t / 2
     steps = {"labels": model.fresh, "votes": votes, "votes x share": products + votes + shares}
     return model.bound("sealed", steps, steps["votes x share"], ring.parameters.n_data_primes)
 
 
 def live_bound(ring: Ring, n_questions: int, n_atoms: int, n_sets: int) -> CircuitBound:
-    """Σ over blocks and sets of (Σ_k ± E[s_k])·masks of single slots, one slot per question.
+    """Σ over blocks and runs of sets of (Σ_j 2^j·Σ_k ± E[s_k])·masks of single slots.
 
     The products are made at the top, where nothing has been rounded, and divided by the third prime
     with all their noise; so the flood at two primes has to hide little more than a rounding.
     """
-    model = NoiseModel(ring)
+    model = NoiseModel(ring, LIVE_POLYNOMIAL_BITS)
     error = model.t * sqrt(ERROR_VARIANCE + UNIFORM_VARIANCE)
-    # m masks added up have a length of at most m·√N·t/2.  A share is in the sums of all sets: over
-    # blocks and atoms the squared lengths are within atoms·sets·Σ m², and Σ m² ≤ most·questions.
-    n_terms = n_atoms * n_sets * MOST_SUMMED * n_questions
-    products = TAU * error * sqrt(n_terms * model.n) * model.t / 2
+    # The mask of m slots has a length of at most m·√N·t/2, encoded or added up.  A slot with r
+    # questions multiplies a share by less than 2^r, a question by at most (2^r − 1)/r.  So a share
+    # of a block with m questions is multiplied by no more than m of these lengths, and over blocks
+    # Σ m² ≤ questions².
+    longest = min(MOST_IN_RUN, n_sets)
+    n_terms = n_atoms * (n_questions * (2**longest - 1) / longest) ** 2
+    products = model.tau * error * sqrt(n_terms * model.n) * model.t / 2
     switched = products
     for prime in ring.primes[FINAL_PRIMES:]:
         switched = switched / prime + model.rounding_coefficient

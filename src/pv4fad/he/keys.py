@@ -153,6 +153,16 @@ class Evaluator:
             (self.add if sign > 0 else self.sub)(total, ciphertext)
         return total
 
+    def doubled_sum(self, ciphertexts: Sequence[Ciphertext]) -> Ciphertext:
+        """c_0 + 2·c_1 + 4·c_2 …, with all their noise; one alone is given back as it is."""
+        *others, total = ciphertexts
+        if others:
+            total = seal.Ciphertext(total)
+        for ciphertext in reversed(others):
+            self._seal.add_inplace(total, total)
+            self._seal.add_inplace(total, ciphertext)
+        return total
+
     def add_slots(self, into: Ciphertext, values: NDArray[Any]) -> None:
         """into += plain slots."""
         self._seal.add_plain_inplace(into, self.ring.encode(values))

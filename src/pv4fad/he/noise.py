@@ -2,9 +2,9 @@
 
 The standard canonical-embedding analysis.  A polynomial with independent coefficients of variance
 V has canonical norm at most κ·√(N·V), and a sum of N·… independent terms of total variance V has
-coefficients at most τ·√V, each except with probability 2^-64 over 2^24 polynomials; canonical
-norms multiply, and bound coefficients.  Random plaintexts count as uniform, variance t²/12; those
-that are somebody's data as the worst there can be.
+coefficients at most τ·√V, each except with probability 2^-64 over the polynomials of a run, 2^24,
+or as many as a model is told; canonical norms multiply, and bound coefficients.  Random plaintexts
+count as uniform, variance t²/12; those that are somebody's data as the worst there can be.
 
 The library's modulus switch rounds into (−t, 0], not around 0: a rounding is uniform with mean
 −t/2.  The mean is −t/2·J, J = 1 + X + … + X^(N−1), and |J(ζ)| = 2/|1 − ζ| ≤ 2N/π at every root ζ
@@ -25,10 +25,8 @@ from pv4fad.he.ring import Ring
 from pv4fad.he.sanitise import Flood
 
 FAILURE_BITS = 64
-POLYNOMIAL_BITS = 24 + 14  # 2^24 polynomials of 2^14 values in one run
-_LN_TAIL = log(2) * (FAILURE_BITS + POLYNOMIAL_BITS + 1)
-KAPPA = sqrt(_LN_TAIL)  # |a(ζ)|² is exponential: P(|a(ζ)| > κ√(NV)) = exp(−κ²)
-TAU = sqrt(2 * _LN_TAIL)  # P(|x| > τσ) ≤ 2·exp(−τ²/2)
+RUN_POLYNOMIAL_BITS = 24  # log2 of the polynomials in one run
+VALUE_BITS = 14  # of the values of a polynomial
 ERROR_VARIANCE = 10.5  # the library's centred binomial, 21 pairs of bits
 SECRET_VARIANCE = 2 / 3  # uniform ternary
 UNIFORM_VARIANCE = 1 / 12  # of a uniform value, in units of its range
@@ -50,7 +48,10 @@ class CircuitBound:
 class NoiseModel:
     """Bounds in one ring."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, polynomial_bits: int = RUN_POLYNOMIAL_BITS) -> None:
+        ln_tail = log(2) * (FAILURE_BITS + polynomial_bits + VALUE_BITS + 1)
+        self.kappa = sqrt(ln_tail)  # |a(ζ)|² is exponential: P(|a(ζ)| > κ√(NV)) = exp(−κ²)
+        self.tau = sqrt(2 * ln_tail)  # P(|x| > τσ) ≤ 2·exp(−τ²/2)
         self.n = ring.degree
         self.t = ring.plain_modulus
         self.primes = ring.primes
@@ -61,7 +62,7 @@ class NoiseModel:
     @property
     def plain(self) -> float:
         """A plaintext with random slots."""
-        return KAPPA * self.t * sqrt(self.n * UNIFORM_VARIANCE)
+        return self.kappa * self.t * sqrt(self.n * UNIFORM_VARIANCE)
 
     @property
     def data(self) -> float:
@@ -71,7 +72,7 @@ class NoiseModel:
     @property
     def fresh(self) -> float:
         """A fresh encryption under the secret key."""
-        return KAPPA * self.t * sqrt(self.n * (ERROR_VARIANCE + UNIFORM_VARIANCE))
+        return self.kappa * self.t * sqrt(self.n * (ERROR_VARIANCE + UNIFORM_VARIANCE))
 
     @property
     def _roundings(self) -> float:
@@ -85,14 +86,14 @@ class NoiseModel:
     @property
     def rounding(self) -> float:
         """What switching the modulus adds: τ₀ + τ₁·s."""
-        return self._roundings * (1 + KAPPA * sqrt(self.n * SECRET_VARIANCE))
+        return self._roundings * (1 + self.kappa * sqrt(self.n * SECRET_VARIANCE))
 
     def relinearisation(self, n_primes: int) -> float:
         """What switching the key adds."""
         largest = max(self.primes)
-        digits = KAPPA * sqrt(self.n * UNIFORM_VARIANCE * n_primes) * largest
+        digits = self.kappa * sqrt(self.n * UNIFORM_VARIANCE * n_primes) * largest
         digits += n_primes * largest / 2 * self._all_ones
-        errors = KAPPA * self.t * sqrt(self.n * ERROR_VARIANCE)
+        errors = self.kappa * self.t * sqrt(self.n * ERROR_VARIANCE)
         return digits * errors / self.special + self.rounding
 
     def product(self, left: float, right: float, n_primes: int) -> float:
@@ -110,7 +111,7 @@ class NoiseModel:
         """A coefficient of τ₀ + τ₁·s.  Given τ₁, no coefficient of it above t, s is random:
         Σ ± τ₁·s has a variance of at most 2/3·Σ τ₁², and E[τ₁²] is t²/3."""
         square = self.t**2 / 3 * (1 + _MEAN_EXCESS)
-        return self.t + TAU * sqrt(SECRET_VARIANCE * self.n * square)
+        return self.t + self.tau * sqrt(SECRET_VARIANCE * self.n * square)
 
     def masked_rounding_coefficient(self, n_terms: int) -> float:
         """A coefficient of Σ mask·(τ₀ + τ₁·s) over n_terms independent roundings and any masks.
@@ -121,11 +122,11 @@ class NoiseModel:
         t/2·J·Σ mask at most t/2·2N/π times the sum of their lengths.
         """
         mask = sqrt(self.n) * self.t / 2
-        length = KAPPA * self.t * sqrt(self.n * UNIFORM_VARIANCE) * sqrt(n_terms) * mask
+        length = self.kappa * self.t * sqrt(self.n * UNIFORM_VARIANCE) * sqrt(n_terms) * mask
         length += self.t / 2 * self._all_ones * n_terms * mask
-        first = TAU * self.t * sqrt(UNIFORM_VARIANCE * n_terms) * mask
+        first = self.tau * self.t * sqrt(UNIFORM_VARIANCE * n_terms) * mask
         first += self.t / 2 * n_terms * self.n * self.t / 2
-        return first + TAU * sqrt(SECRET_VARIANCE) * length
+        return first + self.tau * sqrt(SECRET_VARIANCE) * length
 
     def bound(
         self, circuit: str, steps: dict[str, float], phase: float, n_primes: int, n_sent: int = 1

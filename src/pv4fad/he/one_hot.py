@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pv4fad.he.ring import Plaintext, Ring
 
 MOST_SUMMED = 6
-"""Masks that are added up for one plaintext; the noise bound counts on it."""
+"""Masks that are added up for one plaintext."""
 
 
 def weight_bits(plain_modulus: int) -> int:

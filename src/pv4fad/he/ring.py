@@ -1,11 +1,11 @@
 """Rings: the parameters of BGV and everything that follows from them.
 
-The payment network has three rings, one for each round of match (protocol.md §3, §7).  In the
-*tag ring* the bank evaluates polynomials at tags modulo a 47-bit prime; in the *distance ring* it
-adds up squared differences of digits; in the *match ring*, whose t is that of the run, it turns a
-distance into indicators, and the aggregator compares sums.  The *share ring* belongs to a bank; in
-it there are only products with plaintexts.  All are refused unless the library's 128-bit check
-accepts them.
+The payment network has three rings for match (protocol.md §3, §7).  In the *tag ring* the bank
+evaluates polynomials at tags modulo a 47-bit prime; in the *distance ring* it adds up squared
+differences of digits, twice; in the *match ring*, whose t is that of the run, it turns a distance
+into indicators.  With the paper's model there is a *compare ring*, in which the aggregator compares
+sums.  The *share ring* belongs to a bank; in it there are only products with plaintexts.  All are
+refused unless the library's 128-bit check accepts them.
 
 A ciphertext's level is named by the number of primes it still has, `n_primes`: the top level has
 all data primes, the last has one.  The special prime (the last one listed) only serves key
@@ -116,6 +116,10 @@ class Ring:
             for n_primes in self._parms_ids
             for is_evaluated in (True, False)
         }
+        self._fresh_headers = {
+            n_primes: self._packed_header(parms_id, n_primes, True, 1)
+            for n_primes, parms_id in self._parms_ids.items()
+        }
         # A pair of a key has the form of a ciphertext, at a level with the special prime.
         of_keys = self.context.key_context_data()
         self.key_primes = tuple(int(p.value()) for p in of_keys.parms().coeff_modulus())
@@ -171,10 +175,9 @@ class Ring:
     def _residue_bytes(self, n_primes: int) -> int:
         return 2 * n_primes * self.degree * _BYTES_PER_RESIDUE
 
-    def require_alike(self, ciphertext: Ciphertext, other: Ciphertext) -> None:
-        """Refuse two ciphertexts of different level, form or correction factor."""
-        mine, theirs = (self.dump(one)[: _HEADER.size] for one in (ciphertext, other))
-        if mine != theirs:
+    def require_like_fresh(self, ciphertext: Ciphertext, n_primes: int) -> None:
+        """Refuse another level or form than this one of a fresh ciphertext, or another factor."""
+        if not self.dump(ciphertext).startswith(self._fresh_headers[n_primes]):
             raise CiphertextError(_NOT_ALIKE)
 
     def from_residues(self, header: bytes, residues: Residues) -> Ciphertext:

@@ -78,7 +78,7 @@ class Sanitiser:
         cover = self.cover()
         # To add ciphertexts of different correction factors the library multiplies them, and their
         # noise with them: both must have the factor 1, that of a fresh one.
-        self.ring.require_alike(ciphertext, cover)
+        self.ring.require_like_fresh(ciphertext, self.flood.n_primes)
         self._evaluator.add(ciphertext, cover)
         return ciphertext
 

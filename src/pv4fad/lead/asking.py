@@ -6,6 +6,7 @@ on, what is over is not repeated.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -72,7 +73,7 @@ class Batching:
 
 
 class Scoring:
-    """One scoring of a trained run; `directory`: BIC → bank of the federation."""
+    """One scoring of a trained run; `directory`: a holder, as rows call it → its party."""
 
     def __init__(
         self,
@@ -83,6 +84,9 @@ class Scoring:
     ) -> None:
         self.layers = 0
         """Layers that every table has been asked for so far."""
+        self.positive_answers = Counter[str](dict.fromkeys(parameters.banks, 0))
+        """Metered: of each bank so far; the aggregator learns that."""
+        self._directory = directory
         self._federation = federation
         self._network = federation.payment_network
         self._model = parameters
@@ -133,6 +137,9 @@ class Scoring:
                     " (pv4fad refresh)"
                 )
             asking.take(number, accounts, bits)
+            if self._model.metered:
+                positive = (key[0] for key, bit in zip(asked, bits, strict=True) if bit)
+                self.positive_answers.update(self._directory[name] for name in positive if name)
         self._meter.stop()
 
     def votes(

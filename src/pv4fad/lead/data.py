@@ -57,6 +57,11 @@ def load_rows(schema: Schema, source: Any, *, labels_required: bool) -> pl.DataF
 
 def load_holder(schema: Schema, path: Path, holder: str) -> pl.DataFrame:
     """A holder's records: Holder, Id, Class."""
+    return classified(schema, path, holder, holder_rules(schema, path))
+
+
+def holder_rules(schema: Schema, path: Path) -> Rules | None:
+    """A holder's own rules, beside its file; None if it has none."""
     file = path.with_name(RULES_FILE)
     rules = read_rules(file) if file.is_file() else None
     if rules is not None:
@@ -64,7 +69,7 @@ def load_holder(schema: Schema, path: Path, holder: str) -> pl.DataFrame:
             rules.check_classes(schema.record.classes)
         except ParameterError as error:
             raise ParameterError(f"{file}: {error}") from None
-    return classified(schema, path, holder, rules)
+    return rules
 
 
 def classified(

@@ -72,8 +72,11 @@ def relabelled(
     used = given.join(rows.select(id_), on=id_, how="semi")
     if used.is_empty():
         raise DataError(
-            f"the labels of the desk are about {given.height:,} payments, none of which is in the"
-            " training data: add these payments to it"
+            schema.words(
+                "the labels of the desk are about {n:,} {rows}, none of which is in the training"
+                " data: add these {rows} to it",
+                n=given.height,
+            )
         )
     joined = rows.join(given, on=id_, how="left", maintain_order="left")
     changed = joined.with_columns(

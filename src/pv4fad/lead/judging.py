@@ -107,6 +107,8 @@ class JudgedPayments:
         """Of alerts only."""
         texts: list[str | None] = [None] * len(alert)
         alerts, payments = np.flatnonzero(alert), self.payments
+        if not len(alerts):
+            return texts
         features = payments.features.values[rows[alerts]]
         own = local_reasons(self._own.local, features, self._own.usual)
         schema = payments.schema
@@ -145,10 +147,10 @@ class EvidenceJudge:
     def learned(self) -> Learned:
         found = self._questions.outcome()
         return Learned(
-            payments=len(self._payments),
-            payments_asked=found.n_payments_asked,
-            accounts=len(self._payments.keys),
-            accounts_asked=found.n_accounts_asked,
+            rows=len(self._payments),
+            rows_asked=found.n_payments_asked,
+            records=len(self._payments.keys),
+            records_asked=found.n_accounts_asked,
             alerts=found.n_alerts,
-            bank_alerts=found.n_bank_alerts,
+            holder_alerts=found.n_bank_alerts,
         )

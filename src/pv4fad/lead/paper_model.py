@@ -19,6 +19,7 @@ from pv4fad.forest.decisions import NOTHING, account_classes, decision_sets
 from pv4fad.forest.pairs import KeptPairs, choose_pairs, green_labels, group_counts
 from pv4fad.forest.random_trees import build_forest
 from pv4fad.forest.reasons import reasons
+from pv4fad.forest.structure import Forest
 from pv4fad.forest.votes import green_votes, predictions
 from pv4fad.lead.rows import LeadData, NewRows, account_index
 from pv4fad.lead.settings import TrainingSettings
@@ -100,15 +101,7 @@ class DecisionJudge:
 
     @property
     def sets(self) -> tuple[AskedSet, ...]:
-        """All that could ever be asked about, so that the number of rounds says nothing."""
-        _, *others = account_classes(self.trees.forest)
-        n_rounds = 2 ** len(others) - 1
-        if n_rounds > _MOST_ROUNDS:
-            raise ParameterError(
-                f"scoring by decisions: {len(others) + 1} classes need {n_rounds} rounds,"
-                f" more than {_MOST_ROUNDS}; score by votes"
-            )
-        return tuple(_union(others, mask) for mask in range(1, n_rounds + 1))
+        return asked_sets(self.trees.forest)
 
     def begin(self, known: NDArray[np.int8]) -> None:
         self._known = known.copy()
@@ -141,12 +134,12 @@ class DecisionJudge:
 
     def learned(self) -> Learned:
         return Learned(
-            payments=len(self.payments),
-            payments_asked=int((self._set_of != NOTHING).any(axis=1).sum()),
-            accounts=len(self.payments.keys),
-            accounts_asked=int(self._asked.sum()),
+            rows=len(self.payments),
+            rows_asked=int((self._set_of != NOTHING).any(axis=1).sum()),
+            records=len(self.payments.keys),
+            records_asked=int(self._asked.sum()),
             alerts=int((self._decisions.alert_alone | self._alerts_by_bank()).sum()),
-            bank_alerts=int(self._alerts_by_bank().sum()),
+            holder_alerts=int(self._alerts_by_bank().sum()),
         )
 
     def _alerts_by_bank(self) -> NDArray[np.bool_]:
@@ -154,6 +147,18 @@ class DecisionJudge:
         return (
             self._decisions.alerts(bits & (self._set_of != NOTHING)) & ~self._decisions.alert_alone
         )
+
+
+def asked_sets(forest: Forest) -> tuple[AskedSet, ...]:
+    """All that could ever be asked about, so that the number of rounds says nothing."""
+    _, *others = account_classes(forest)
+    n_rounds = 2 ** len(others) - 1
+    if n_rounds > _MOST_ROUNDS:
+        raise ParameterError(
+            f"scoring by decisions: {len(others) + 1} classes need {n_rounds} rounds,"
+            f" more than {_MOST_ROUNDS}; score by votes"
+        )
+    return tuple(_union(others, mask) for mask in range(1, n_rounds + 1))
 
 
 def _union(classes: Sequence[tuple[tuple[int, ...], bool]], mask: int) -> AskedSet:

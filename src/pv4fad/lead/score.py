@@ -116,8 +116,9 @@ def score(
         scoring="votes" if judge is None else "decisions",
         alert_share=share,
         learned=learned,
-        accounts_known=n_known,
-        accounts_positive=n_positive,
+        records_known=n_known,
+        records_positive=n_positive,
+        positive_answers=dict(scoring.positive_answers) if parameters.metered else None,
         phases=meter.phases,
         traffic=meter.traffic,
     )

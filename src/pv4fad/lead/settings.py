@@ -44,6 +44,7 @@ class TrainingSettings(ValidatedModel):
     model: Literal["evidence", "paper"] = "evidence"
     """Evidence from noisy counts, or the random decision trees of the paper."""
     noise: Literal["distributed", "per-bank"] = "distributed"
+    """Whether the honest banks add the noise together, or every bank adds all of it."""
     honest_banks: int | None = Field(default=None, ge=1)
     """Distributed noise: how many banks are assumed to add their noise and keep it to themselves.
 
@@ -69,6 +70,7 @@ class TrainingSettings(ValidatedModel):
     bound: int = Field(default=paper.BOUND, ge=1)
     """Most weight that one account contributes to all sums together."""
     trees: int = Field(default=paper.TREES, ge=1, le=1024)
+    """Number of trees."""
     height: int = Field(default=paper.HEIGHT, ge=1)
     """Tests on a path."""
 
@@ -173,7 +175,7 @@ def read_options(path: Path) -> dict[str, Any]:
     """The options in a TOML file, by field name; what they mean is checked by the model."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ParameterError(f"{path}: {error}") from None
     options = {name.replace("-", "_"): value for name, value in content.items()}
     unknown = sorted(set(options) - set(TrainingOptions.model_fields))

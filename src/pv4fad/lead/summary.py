@@ -10,8 +10,11 @@ from pathlib import Path
 import polars as pl
 
 from pv4fad.errors import DataError
-from pv4fad.lead.data import bank_directory, load_split
+from pv4fad.lead.data import bank_directory, holder_rules, require_holder_name
+from pv4fad.payments.challenge import read_partition
 from pv4fad.schema import Schema
+from pv4fad.tables.reading import RecordTable, RowTable, read_records, read_rows
+from pv4fad.tables.sheet import OnBadRows
 from pv4fad.tables.sides import Sides
 
 
@@ -40,25 +43,25 @@ class SplitSummary:
     anomalous: int | None  # None: no labels
     sides: Mapping[str, SideSummary]
     holders: Mapping[str, Mapping[str, int]]  # holder → class → records
+    notes: tuple[str, ...]  # what was dropped or ignored on loading
 
     @property
     def label_rate(self) -> float | None:
         return None if self.anomalous is None else self.anomalous / self.rows
 
 
-def summarise_split(schema: Schema, folder: Path) -> SplitSummary:
+def summarise_split(schema: Schema, folder: Path, on_bad_rows: OnBadRows = "raise") -> SplitSummary:
     """Read a split, apply every holder's rules, and count."""
-    data = load_split(schema, folder)
-    rows, time, label = data.rows, schema.rows.time, schema.rows.label
-    if rows.is_empty():
-        raise DataError(f"{folder}: there are no rows")
-    directory = bank_directory(data.records)
+    table, tables = _read(schema, folder, on_bad_rows)
+    rows, time, label = table.frame, schema.rows.time, schema.rows.label
+    records = {name: one.frame for name, one in tables.items()}
+    directory = bank_directory(records)
     keys = pl.concat(
         [pl.DataFrame(schema={"Holder": pl.String, "Id": pl.String})]
-        + [frame.select("Holder", "Id") for frame in data.records.values()]
+        + [frame.select("Holder", "Id") for frame in records.values()]
     )
     holders = {}
-    for name, frame in data.records.items():
+    for name, frame in records.items():
         counted = dict(frame["Class"].cast(pl.String).value_counts().iter_rows())
         holders[name] = {one: counted.get(one, 0) for one in schema.record.classes}
     return SplitSummary(
@@ -72,7 +75,42 @@ def summarise_split(schema: Schema, folder: Path) -> SplitSummary:
             for name, side in zip(schema.side_names, Sides(schema, rows).side_keys(), strict=True)
         },
         holders=holders,
+        notes=tuple(
+            note
+            for report in (*(one.report for one in tables.values()), table.report)
+            for note in report.notes()
+        ),
     )
+
+
+def _read(
+    schema: Schema, folder: Path, on_bad_rows: OnBadRows
+) -> tuple[RowTable, dict[str, RecordTable]]:
+    """Every file is read even if one is bad, so that the error names all problems."""
+    partition = read_partition(folder)
+    problems: list[str] = []
+    tables: dict[str, RecordTable] = {}
+    for holder, path in partition.accounts.items():
+        require_holder_name(holder)
+        rules = holder_rules(schema, path)
+        try:
+            tables[holder] = read_records(
+                schema, path, holder=holder, rules=rules, on_bad_rows=on_bad_rows
+            )
+        except DataError as error:
+            problems.append(str(error))
+    try:
+        rows = read_rows(
+            schema,
+            partition.transactions,
+            labels_required=partition.labels_required,
+            on_bad_rows=on_bad_rows,
+        )
+    except DataError as error:
+        problems.append(str(error))
+    if problems:
+        raise DataError("\n".join(problems))
+    return rows, tables
 
 
 def _side(side: pl.DataFrame, keys: pl.DataFrame, members: list[str]) -> SideSummary:

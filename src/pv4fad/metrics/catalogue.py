@@ -185,6 +185,13 @@ LIVE_ANSWERS = Metric(
 NOTICES = Metric(
     "bank", "gauge", "pv4fad_notices", "Alerts that were handed over to the bank, in its store."
 )
+DAYS_AHEAD = Metric(
+    "bank",
+    "gauge",
+    "pv4fad_budget_days_ahead",
+    "How many days a budget (delta, layers, ticks) is ahead of the clock; above 0, one was wrong.",
+    ("budget",),
+)
 
 POSITIVES = Metric(
     "aggregator",
@@ -198,6 +205,14 @@ STOPPED = Metric(
     "gauge",
     "pv4fad_metered_stopped_at",
     "Metered runs: the release number at which a bank's answers were stopped last; -1: never.",
+    ("bank",),
+)
+
+METERED_AHEAD = Metric(
+    "aggregator",
+    "gauge",
+    "pv4fad_metered_days_ahead",
+    "Metered runs: how many days the count of a bank's answers is ahead of the clock.",
     ("bank",),
 )
 

@@ -114,9 +114,11 @@ class Bank(Party):
         """What live queries are opened with: by run, the match whose keys are in use, and the key.
 
         Of the runs with noisy counts that have a model; answers of metered ones have to pass the
-        aggregator.
+        aggregator, and the bank's policy may allow no others.
         """
-        keys = {}
+        keys: dict[str, tuple[int, SecretKey]] = {}
+        if self._policy.metered:
+            return keys
         with self.store.transaction() as tx:
             for run_id in run_ids(self.store):
                 training = Records(tx, run_id)
@@ -171,6 +173,7 @@ class Bank(Party):
                 return []
             case Trained() | Released(), BlindedSetShares() | LabelRequest() | ScoreQuery():
                 self._require_model(stage, training)
+                self._policy.require_answers(parameters_of(training), self.name)
                 return self._scoring.answer(message, training)
             case _:
                 raise out_of_order(message, stage)
@@ -181,6 +184,7 @@ class Bank(Party):
             keys = join(message, run, identity=me, accounts=accounts, policy=self._policy)
         else:
             self._require_model(stage_of(run.of_epoch(0)), run.of_epoch(0))
+            self._policy.require_answers(parameters_of(run.of_epoch(0)), self.name)
             keys = join_match(message, run, identity=me, accounts=accounts)
         run.put(BankStage(Following(0)))
         return [keys]

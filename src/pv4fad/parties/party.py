@@ -18,6 +18,7 @@ from pv4fad.protocol.checks import expect
 from pv4fad.protocol.order import accepted_by
 from pv4fad.protocol.roles import role_of
 from pv4fad.protocol.wire import Message, decode, digest, encode, message_id
+from pv4fad.protocol.wire_fields import Buffer
 from pv4fad.store.records import Record, Records
 from pv4fad.store.store import Store, Transaction
 from pv4fad.workers import WorkerPool
@@ -36,7 +37,7 @@ class Party(ABC):
         self.pool = pool
         self._accepts = accepted_by(role_of(name))
 
-    def handle(self, data: bytes) -> list[bytes]:
+    def handle(self, data: Buffer) -> list[bytes]:
         """Answer a message; the answer is stored before it is returned."""
         message = decode(data)
         if message.address.receiver != self.name:

@@ -10,10 +10,8 @@ record; the records of earlier days never change.
 
     match     four rounds of ciphertexts, and false matches; in training also what is counted
     scoring   answered questions or votes
+    live      a day's live queries, as many as the bank allows, before the first is answered
     restored  what a store that was restored had forgotten (docs/operate/backup.md)
-
-Live queries are not entered: they cannot wait for a store.  Each is within 2^-72 of uniform, and a
-year of 20 a second within 2^-43 (`tests/he/test_noise.py`).
 """
 
 from __future__ import annotations
@@ -28,8 +26,9 @@ from math import ceil, log2
 from typing import Literal, Protocol, get_args
 
 from pv4fad.errors import BudgetError, ParameterError, StoreError
+from pv4fad.privacy.days import why_ahead
 
-Kind = Literal["match", "scoring", "restored"]
+Kind = Literal["match", "scoring", "live", "restored"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DEFAULT_LIMIT = Fraction(1, 2**10)
 """Of a year, for a bank that has set none."""
@@ -87,6 +86,11 @@ class DeltaAccount:
     def total(self) -> Fraction:
         return sum((d.total for d in self.days), Fraction(0))
 
+    @property
+    def latest(self) -> str:
+        """The latest day on which something was charged; nothing if there is none."""
+        return max((d.day.isoformat() for d in self.days), default="")
+
 
 def read_account(records: Records, limit: Fraction) -> DeltaAccount:
     """The account in a bank's store, under its limit."""
@@ -107,6 +111,7 @@ def charge(
             f"δ: {delta_text(amount)} more would take the year to {delta_text(before + amount)},"
             f" above this party's limit {delta_text(limit)}. To allow it, this party sets its own"
             " limit: pv4fad ledger set-delta-limit FOLDER DELTA"
+            f"{why_ahead(now.date().isoformat(), today.isoformat())}"
         )
     charged = _read(records, today).charged if today in days else {}
     charged = charged | {kind: charged.get(kind, Fraction(0)) + amount}

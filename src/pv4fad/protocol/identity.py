@@ -54,8 +54,7 @@ class PublicIdentity:
 
     @property
     def fingerprint(self) -> str:
-        """Of the signing key, for people to compare."""
-        return hashlib.sha256(self.signing_key).hexdigest()
+        return fingerprint_of(self.signing_key)
 
     def require_signed_by(self, expected_signing_key: bytes) -> None:
         """Refuse an identity that is not the one known from elsewhere."""
@@ -128,6 +127,11 @@ def create_identity(store: Store) -> Identity:
 def identity_in(store: Store) -> Identity:
     """The keys in a party's store, which are created on first use."""
     return stored_identity(store) or create_identity(store)
+
+
+def fingerprint_of(signing_key: bytes) -> str:
+    """For people to compare."""
+    return hashlib.sha256(signing_key).hexdigest()
 
 
 def _statement(name: str, pairwise_key: bytes, run_id: str) -> bytes:

@@ -95,7 +95,7 @@ class TablePlan(ValidatedModel):
     """Unique over all matches of a model: those after training end with @ and their epoch."""
     banks: tuple[Name, ...] = Field(min_length=1)
     broadcast: bool
-    """Broadcast: bare ids, sent to all banks.  Routed: ids qualified by BIC, sent to one."""
+    """Broadcast: bare ids, sent to all banks.  Routed: with what rows call a bank, sent to it."""
     layout: TableLayout
 
 
@@ -155,7 +155,8 @@ class RunParameters(ValidatedModel):
             raise ParameterError("epsilon must be above 0, or none")
         if self.honest_banks > len(self.banks):
             raise ParameterError(
-                f"honest_banks = {self.honest_banks}, but only {len(self.banks)} take part"
+                f"{self.honest_banks} honest parties have to add noise, but only {len(self.banks)}"
+                " keep records and can"
             )
         if (self.purpose == "matching") != (self.model_modulus is not None):
             raise ParameterError("model_modulus is for matching, and matching needs it")
@@ -374,7 +375,7 @@ class RunParameters(ValidatedModel):
         bounds = {
             "values": max(values, key=lambda bound: bound.noise_bits),
             "distances": distances_bound(Ring.of(DISTANCE_RING), N_DIGITS),
-            "indicators": indicators_bound(match, N_LAST_REMAINDERS, self.sizes.n_atoms),
+            "indicators": indicators_bound(match, N_LAST_REMAINDERS),
             "linear": self._linear_bound(share, terms),
         }
         if self.mode != "counts":

@@ -23,7 +23,7 @@ from pv4fad.protocol.parameters import BROADCAST, TablePlan
 from pv4fad.schema import KEY_SEPARATOR
 
 AccountKey = tuple[str | None, str]
-"""What rows call the bank (a BIC8), or None if it is unknown, and the bare canonical id."""
+"""What rows call the bank, or None if it is unknown, and the bare canonical id."""
 
 _SMALLEST_DECLARED = 1000
 _OUTSIDER_KEY = bytes(32)  # a public hash: which table an outsider goes to is no secret to S

@@ -31,7 +31,7 @@ from pv4fad.errors import Pv4fadError, WireError
 from pv4fad.protocol.wire_fields import CODECS, Buffer, FieldCodec, PayloadReader, Scalar
 
 MAGIC = b"PV4M"
-FORMAT_VERSION = 4  # match in four rounds
+FORMAT_VERSION = 5  # match with powers of classes and larger digits
 MAX_HEADER_BYTES = 2**16
 MAX_COUNTER = 2**53  # epochs and indices
 
@@ -172,7 +172,7 @@ def encode(message: Message) -> bytes:
     return b"".join(parts)
 
 
-def decode(data: bytes, limits: Mapping[str, int] | None = None) -> Message:
+def decode(data: Buffer, limits: Mapping[str, int] | None = None) -> Message:
     """The message in `data`; `limits` (kind → bytes) replaces the limits of the classes."""
     cls, address, described, payload = _open(data, limits or {})
     values = {}
@@ -192,7 +192,7 @@ def decode(data: bytes, limits: Mapping[str, int] | None = None) -> Message:
         raise WireError(f"{cls.kind}: {type(error).__name__} while it was checked") from error
 
 
-def read_header(data: bytes) -> Header:
+def read_header(data: Buffer) -> Header:
     """The header of the message in `data`; the payload behind it is neither read nor checked."""
     cls, address, described, _ = _open(data, {})
     scalars = {}
@@ -204,8 +204,19 @@ def read_header(data: bytes) -> Header:
     return Header(cls.kind, address, scalars)
 
 
+def read_field(data: Buffer, name: str) -> Any:
+    """One field of the message in `data`; those behind it are neither read nor checked."""
+    cls, _, described, payload = _open(data, {})
+    with _naming(f"{cls.kind}: field {name}"):
+        for (found, codec), description in zip(cls.codecs.items(), described, strict=True):
+            value = codec.read(description, payload)
+            if found == name:
+                return value
+        raise WireError("there is none")
+
+
 def _open(
-    data: bytes, limits: Mapping[str, int]
+    data: Buffer, limits: Mapping[str, int]
 ) -> tuple[type[Message], Address, list[Any], PayloadReader]:
     """Kind, address, what the header says about each field, and the payload."""
     view = memoryview(data).cast("B")
@@ -252,7 +263,7 @@ def _id(kind: str, a: Address) -> str:
     return "/".join(map(str, path))
 
 
-def digest(data: bytes) -> bytes:
+def digest(data: Buffer) -> bytes:
     """SHA-256 of an encoded message."""
     return hashlib.sha256(data).digest()
 

@@ -70,8 +70,15 @@ _NETWORK: dict[Mode, tuple[str, str]] = {
 }
 
 
-def parties(mode: Mode) -> tuple[tuple[str, str, str], ...]:
+def parties(mode: Mode, *, metered: bool) -> tuple[tuple[str, str, str], ...]:
     """Party, what it learns beyond its own data, what it does not."""
+    aggregator = ("public sizes", "everything else: it opens nothing")
+    if metered:
+        aggregator = (
+            "public sizes; of each round of questions, how many answers of each {holder} are"
+            " positive",
+            "which {records} they are about; everything else",
+        )
     return (
         ("{lead}", *_NETWORK[mode]),
         (
@@ -81,12 +88,31 @@ def parties(mode: Mode) -> tuple[tuple[str, str, str], ...]:
             "{rows}, labels, models, alerts, which {record} a message is about, data of other"
             " {holders}",
         ),
-        ("aggregator", "public sizes", "everything else: it opens nothing"),
+        ("aggregator", *aggregator),
     )
 
 
-TOGETHER: tuple[tuple[str, str], ...] = (
-    ("all {holders} and the aggregator", "public sizes; nothing about the {lead}"),
+def together(*, metered: bool) -> tuple[tuple[str, str], ...]:
+    """Who colludes, and what they learn."""
+    if not metered:
+        return (("all {holders} and the aggregator", _NOTHING_OF_LEAD), *_TOGETHER)
+    return (
+        ("all {holders}", _NOTHING_OF_LEAD),
+        (
+            "{a_holder} and the aggregator",
+            "which {records} of that {holder} the {lead} asked about with a positive answer, and in"
+            " which round; nothing about its other questions, {rows} and labels",
+        ),
+        *_TOGETHER,
+        (
+            "{lead} and aggregator, against the limits",
+            "whatever {a_lead} that deviates can ask: the limits on answers do not bind the two",
+        ),
+    )
+
+
+_NOTHING_OF_LEAD = "public sizes; nothing about the {lead}"
+_TOGETHER: tuple[tuple[str, str], ...] = (
     (
         "{lead} and aggregator",
         "the noisy sums over all {holders}, which are the noisy counts; with one {holder} only,"
@@ -98,13 +124,13 @@ TOGETHER: tuple[tuple[str, str], ...] = (
         " noise",
     ),
 )
-"""Who colludes, and what they learn."""
 
 ASSUMPTIONS: tuple[str, ...] = (
     "Every party follows the protocol, and may keep and analyse all it sees (honest but curious)."
     " {A_lead} that deviates can ask about {records}, and sets, that no decision needs.",
     "Channels between the parties are authenticated and encrypted.",
-    "The {lead} applies the contribution bound; no {holder} can check it.",
+    "The {lead} applies the contribution bound; no {holder} can check it. One that counts with"
+    " weights of its choice reads several hundred exact bits about {records} in a training.",
     "The operating system's random numbers, the encryption library and its 128-bit parameters"
     " are sound.",
     "Time, memory and power of a computation are not observed by others.",

@@ -21,9 +21,9 @@ from pv4fad.report.leakage import (
     LEARNS,
     NOTHING_UNIFORM,
     RELEASED_LABELS,
-    TOGETHER,
     VOTE_TOTAL,
     parties,
+    together,
 )
 from pv4fad.report.privacy import Row, privacy_view
 from pv4fad.report.render import render_page
@@ -93,6 +93,8 @@ def page_values(content: ReportContent) -> dict[str, Any]:
     """What the templates of a report need; those of a dossier use some of them."""
     document, mode = content.document, content.document.parameters.mode
     words, n_holders = document.data_schema.words, len(document.parameters.banks)
+    metered, scoring = document.parameters.metered, content.scoring
+    positive = None if scoring is None else scoring.positive_answers
     return {
         "document": document,
         "all_holders": (
@@ -108,8 +110,9 @@ def page_values(content: ReportContent) -> dict[str, Any]:
         "ledgers": content.ledgers,
         "privacy": privacy_view(content),
         "assumptions": [words(assumption) for assumption in ASSUMPTIONS],
-        "parties": [[words(text) for text in row] for row in parties(mode)],
-        "together": [[words(text) for text in row] for row in TOGETHER],
+        "parties": [[words(text) for text in row] for row in parties(mode, metered=metered)],
+        "together": [[words(text) for text in row] for row in together(metered=metered)],
+        "positive_answers": [(name, f"{n:,}") for name, n in (positive or {}).items()],
         "messages": _messages(content, mode),
         "attacks": None if content.attack is None else _attacks(content.attack, words),
         "cost_figures": cost_figures(content),
@@ -129,8 +132,8 @@ def _cards(content: ReportContent) -> list[Card]:
     per_record = words("per {record}")
     cards = [Card("privacy loss of training", f"ε = {document.privacy.epsilon}", per_record)]
     if scoring is not None and scoring.learned is not None:
-        known, positive = f"{scoring.accounts_known:,}", f"{scoring.accounts_positive:,}"
-        small = f"of {scoring.learned.accounts:,}; {positive} not ordinary"
+        known, positive = f"{scoring.records_known:,}", f"{scoring.records_positive:,}"
+        small = f"of {scoring.learned.records:,}; {positive} not ordinary"
         cards.append(Card(words("{records} with a known bit"), known, small))
     elif scoring is not None:
         cards.append(Card(words("votes for every {row}"), "tell kinds", "outside the claim"))
@@ -177,16 +180,21 @@ def _alerts(alerts: pl.DataFrame) -> Alerts:
 
 def _messages(content: ReportContent, mode: Mode) -> list[Row]:
     words = content.document.data_schema.words
-    traffic = [*content.document.traffic, *(content.scoring.traffic if content.scoring else ())]
+    scoring = content.scoring.traffic if content.scoring else ()
+    traffic = [
+        *(("training", flow) for flow in content.document.traffic),
+        *(("scoring", flow) for flow in scoring),
+    ]
     return [
         (
+            during,
             kind_text(flow.kind, words),
             flow_text(flow, words),
             f"{flow.messages:,}",
             size_text(flow.bytes),
             words(_learned(flow.kind, flow.receiver, mode)),
         )
-        for flow in traffic
+        for during, flow in traffic
     ]
 
 

@@ -80,16 +80,16 @@ def _learned_rows(scoring: ScoringRecord | None, words: Words) -> list[Row]:
     if scoring is None or scoring.learned is None:
         return []
     learned = scoring.learned
-    known, positive = scoring.accounts_known, scoring.accounts_positive
+    known, positive = scoring.records_known, scoring.records_positive
     shares = (
-        ("{rows} for which it asked {a_holder}", learned.payments_asked, learned.payments),
-        ("{rows} that became alerts", learned.alerts, learned.payments),
+        ("{rows} for which it asked {a_holder}", learned.rows_asked, learned.rows),
+        ("{rows} that became alerts", learned.alerts, learned.rows),
         (
             "alerts that the answer of {a_holder} made or raised",
-            learned.bank_alerts,
+            learned.holder_alerts,
             learned.alerts,
         ),
-        ("{records} that it asked about", learned.accounts_asked, learned.accounts),
+        ("{records} that it asked about", learned.records_asked, learned.records),
         ("{records} about which it knows a bit, over all scorings", known, None),
         ("of these, known not to be ordinary", positive, known),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pv4fad.evaluation.measures import AtBudget, Interval
-from pv4fad.protocol.roles import BANK, PAYMENT_NETWORK
+from pv4fad.protocol.roles import BANK, role_text
 from pv4fad.run.meter import Traffic
 from pv4fad.words import Words
 
@@ -27,15 +27,10 @@ def found_text(at: AtBudget, anomalies: int) -> str:
 
 def size_text(n_bytes: int) -> str:
     """Bytes as people read them."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n_bytes >= size:
             return f"{n_bytes / size:.1f} {unit}"
     return f"{n_bytes} B"
-
-
-def role_text(role: str, words: Words) -> str:
-    """A role, as the schema calls it."""
-    return {PAYMENT_NETWORK: words.lead, BANK: words.holder}.get(role, role)
 
 
 def flow_text(flow: Traffic, words: Words) -> str:

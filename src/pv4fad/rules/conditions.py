@@ -71,14 +71,23 @@ class Condition(ValidatedModel):
     model_config = ConfigDict(populate_by_name=True)
 
     column: str = Field(min_length=1)
+    """Of the holder's table."""
     is_: Value = Field(default=None, alias="is")
+    """It has this value."""
     in_: tuple[Value, ...] | None = Field(default=None, alias="in", min_length=1)
+    """It has one of these values."""
     not_in: tuple[Value, ...] | None = Field(default=None, min_length=1)
+    """It has a value, and none of these."""
     at_least: Ordered = None
+    """It is this number or date, or above it."""
     above: Ordered = None
+    """It is above this number or date."""
     at_most: Ordered = None
+    """It is this number or date, or below it."""
     below: Ordered = None
+    """It is below this number or date."""
     missing: StrictBool | None = None
+    """true: it has no value; false: it has one."""
 
     @model_validator(mode="after")
     def _something_is_asked(self) -> Condition:

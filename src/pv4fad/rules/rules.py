@@ -23,7 +23,9 @@ class Rule(ValidatedModel):
     model_config = ConfigDict(populate_by_name=True)
 
     class_: str = Field(alias="class", min_length=1)
+    """Which class a record has that matches."""
     all: tuple[Condition, ...] = Field(min_length=1)
+    """What must hold; a single condition can stand in the rule itself, without `all`."""
 
     @model_validator(mode="before")
     @classmethod

@@ -3,7 +3,7 @@
 predictions.csv           what was predicted
 predictions.record.json   this
 
-The payment network's own, like the predictions.  A scoring that was interrupted and carried on has
+The lead's own, like the predictions.  A scoring that was interrupted and carried on has
 the costs of its last call.
 """
 
@@ -22,33 +22,35 @@ from pv4fad.validated import ValidatedModel
 
 
 class Learned(ValidatedModel):
-    """What a scoring told the payment network about banks' records, in numbers."""
+    """What a scoring told the lead about holders' records, in numbers."""
 
-    payments: int
-    payments_asked: int
+    rows: int
+    rows_asked: int
     """For whose sake something was asked."""
-    accounts: int
-    accounts_asked: int
+    records: int
+    records_asked: int
     alerts: int
-    bank_alerts: int
-    """Alerts that the answer of a bank made, or raised to a higher level."""
+    holder_alerts: int
+    """Alerts that the answer of a holder made, or raised to a higher level."""
 
 
 class ScoringRecord(ValidatedModel):
     """Where predictions come from."""
 
     format: Literal["pv4fad scoring"] = "pv4fad scoring"
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     program: str = __version__
     run_id: str
     scoring: Literal["decisions", "votes"]
     alert_share: float | None = None
     learned: Learned | None = None
-    """What this scoring told the payment network; None: vote totals."""
-    accounts_known: int = 0
-    """Of which some bit is known since all accounts were matched last, over all scorings."""
-    accounts_positive: int = 0
+    """What this scoring told the lead; None: vote totals."""
+    records_known: int = 0
+    """Of which some bit is known since all records were matched last, over all scorings."""
+    records_positive: int = 0
     """Of these, with a positive one: the record is not ordinary."""
+    positive_answers: dict[str, int] | None = None
+    """Metered: of each bank in this scoring, which the aggregator has learnt."""
     phases: tuple[PhaseCost, ...]
     traffic: tuple[Traffic, ...]
 

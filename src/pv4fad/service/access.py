@@ -9,7 +9,9 @@ protect nothing more: nobody guesses 256 bits.)
     desk       the alert desk or the inbox  people, who log in with it
 
 Whoever logs in gets a session: a cookie with 256 random bits, of which the service keeps the hash,
-and a CSRF token that every form carries.  Sessions are in memory and end with the process.
+and a CSRF token that every form carries.  Sessions are in memory and end with the process, with
+the token that they were begun with, after an hour in which the person did nothing, and after twelve
+in any case.  A page that asks for news by itself is nothing that a person does.
 """
 
 from __future__ import annotations
@@ -93,6 +95,10 @@ class Tokens:
                 found = holder.name
         return found
 
+    def has(self, token_hash: str, use: Use) -> bool:
+        """Whether a token has not been taken back."""
+        return any((one.hash, one.use) == (token_hash, use) for one in self.holders())
+
     def may_read_metrics(self, token: str) -> bool:
         return self.who(token, "metrics") is not None
 
@@ -113,36 +119,46 @@ class Session:
     csrf: str = field(repr=False)
     begun: float
     used: float
+    token: str = field(default="", repr=False)
+    """The hash of the token."""
 
 
 class Sessions:
     """By the hash of the cookie."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_there: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """`is_there`: whether the token of this hash has not been taken back."""
+        self._clock, self._is_there = clock, is_there
         self._sessions: dict[str, Session] = {}
         self._login_key = secret_bytes(_TOKEN_BYTES)
 
-    def begin(self, who: str) -> str:
+    def begin(self, who: str, token: str = "") -> str:
         """The cookie of a new session."""
         if len(self._sessions) >= MOST_SESSIONS:
             oldest = min(self._sessions, key=lambda one: self._sessions[one].used)
             del self._sessions[oldest]
         cookie, now = secret_bytes(_TOKEN_BYTES).hex(), self._clock()
         csrf = secret_bytes(_TOKEN_BYTES).hex()
-        self._sessions[hash_of(cookie)] = Session(who, csrf, now, now)
+        self._sessions[hash_of(cookie)] = Session(who, csrf, now, now, hash_of(token))
         return cookie
 
-    def get(self, cookie: str | None) -> Session | None:
-        """The session, if it has not ended."""
+    def get(self, cookie: str | None, *, is_used: bool = True) -> Session | None:
+        """The session, if it has not ended; `is_used`: for something that its person does."""
         session = None if cookie is None else self._sessions.get(hash_of(cookie))
         if cookie is None or session is None:
             return None
         now = self._clock()
-        if now - session.used > IDLE_S or now - session.begun > LONGEST_S:
+        is_over = now - session.used > IDLE_S or now - session.begun > LONGEST_S
+        if is_over or not self._is_there(session.token):
             self.end(cookie)
             return None
-        session.used = now
+        if is_used:
+            session.used = now
         return session
 
     def end(self, cookie: str) -> None:

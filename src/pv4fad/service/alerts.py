@@ -1,7 +1,7 @@
 """The alerts that people look at: those of the journal, with what was done about them.
 
-In memory are the latest `MOST_ALERTS` alerts and the latest `MOST_PAYMENTS` payments, these by
-account, for the history of an alert's accounts.  All of it can be made again from the journal.
+In memory are the latest `MOST_ALERTS` alerts, and the latest `MOST_PAYMENTS` payments for the
+history of an alert's accounts.  All of it can be made again from the journal.
 
     new ──▶ confirmed | dismissed      by a person, with a note; the last word counts
     └────▶ handed over to a bank       by a person, once per bank and account; waiting → delivered
@@ -10,14 +10,16 @@ account, for the history of an alert's accounts.  All of it can be made again fr
 from __future__ import annotations
 
 import json
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from typing import Any, Literal, Self
 
 from pv4fad.errors import DataError, OrderError
+from pv4fad.protocol.notify.messages import require_fits
 from pv4fad.randomness import secret_bytes
 from pv4fad.schema import Schema
 from pv4fad.service.decisions import Decision
@@ -114,9 +116,7 @@ class AlertBook:
         self._alerts: OrderedDict[int, Alert] = OrderedDict()
         self.n_new = 0
         """Alerts that nobody has confirmed or dismissed."""
-        self._payments: deque[tuple[Entry, set[str]]] = deque()
-        """With their accounts."""
-        self._of_account: defaultdict[str, deque[Entry]] = defaultdict(deque)
+        self._payments: deque[Entry] = deque(maxlen=MOST_PAYMENTS)
 
     @classmethod
     def of_journal(cls, schema: Schema, journal: Journal) -> Self:
@@ -125,15 +125,14 @@ class AlertBook:
             book._put(Alert(number, Decision.from_json(answer), payment))
         for action in journal.actions():
             book.apply(action)
-        for entry in journal.latest(MOST_PAYMENTS):
-            book._remember(entry)
+        book._payments.extend(journal.latest(MOST_PAYMENTS))
         return book
 
     def add(self, entries: Iterable[Entry], numbers: Iterable[int]) -> list[Alert]:
         """Decisions that the journal has; the new alerts."""
         new, free = [], iter(numbers)
         for entry in entries:
-            self._remember(entry)
+            self._payments.append(entry)
             if entry.alert:
                 alert = Alert(next(free), Decision.from_json(entry.answer), entry.payment)
                 self._put(alert)
@@ -159,9 +158,16 @@ class AlertBook:
     def history(self, alert: Alert, side: str, most: int = 20) -> list[tuple[Entry, Decision]]:
         """The latest payments of an account of an alert, other than this one, latest first."""
         account = alert.payment[self._schema.sides[side].id]
-        id_ = alert.decision.id
-        entries = [one for one in self._of_account.get(account, ()) if one.payment_id != id_]
-        return [(one, Decision.from_json(one.answer)) for one in reversed(entries[-most:])]
+        # Most texts do not have it anywhere, and are not taken apart.
+        part = json.dumps(account, ensure_ascii=False)
+        found = (one for one in reversed(self._payments) if part in one.text)
+        others = (
+            one
+            for one in found
+            if one.payment_id != alert.decision.id
+            and account in (one.payment[name] for name in self._accounts)
+        )
+        return [(one, Decision.from_json(one.answer)) for one in islice(others, most)]
 
     def waiting(self) -> list[tuple[Alert, HandedOver]]:
         """What was handed over and has not reached its bank."""
@@ -188,6 +194,7 @@ class AlertBook:
         alert = self._require(number)
         if any((one.bank, one.account) == (bank, account) for one in alert.handed_over):
             raise OrderError(f"this alert has been handed over to {bank} before")
+        require_fits(alert.decision.id, account, alert.decision.level)
         notice = int.from_bytes(secret_bytes(_NOTICE_BYTES), "big")
         action = {"notice": notice, "run_id": run_id, "bank": bank, "account": account}
         return _action("hand over", number, who) | action
@@ -231,20 +238,6 @@ class AlertBook:
         if alert is None:
             raise DataError(f"there is no alert {number} among the latest {MOST_ALERTS:,}")
         return alert
-
-    def _remember(self, entry: Entry) -> None:
-        payment = entry.payment
-        accounts = {payment[name] for name in self._accounts}
-        self._payments.append((entry, accounts))
-        for account in accounts:
-            self._of_account[account].append(entry)
-        if len(self._payments) > MOST_PAYMENTS:
-            _, accounts = self._payments.popleft()
-            for account in accounts:
-                # Payments of an account are in the order of all: its oldest is this one.
-                self._of_account[account].popleft()
-                if not self._of_account[account]:
-                    del self._of_account[account]
 
 
 def desk_labels(journal: Journal) -> dict[str, int]:

@@ -7,24 +7,27 @@
     GET  /metrics           for Prometheus
 
 A decision comes back with 200.  A batch has one element for each payment, in order: a decision, or
-`error` with a `status`.  422: the payment is wrong, and the error names the field.  409: another
-payment with this id was decided before.  429 or 503 with Retry-After: too much is under way, or
-the service is starting; nothing was begun.  Whoever gets no answer sends the same payment again.
+`error` with a `status`.  Who accepts `application/x-ndjson` gets a line for each payment as soon as
+it is decided: its number in the batch, from 1 on, and the element.
+
+422: the payment is wrong, and the error names the field.  409: another payment with this id was
+decided before.  429 or 503 with Retry-After: too much is under way, or the service is starting;
+nothing was begun.  Whoever gets no answer sends the same payment again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from fastapi import HTTPException, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from pv4fad.errors import OrderError, Pv4fadError
 from pv4fad.service.access import Use
 from pv4fad.service.intake import Raw
-from pv4fad.service.pipeline import OverloadedError, Pipeline
+from pv4fad.service.pipeline import Answer, FailedError, OverloadedError, Pipeline, Submission
 from pv4fad.service.web import Site, read_body
 
 ONE_BYTES, MANY_BYTES = 64 * 2**10, 8 * 2**20
@@ -32,6 +35,7 @@ MOST_IN_BATCH = 5_000
 ANSWER_WITHIN_S = 30.0
 _JSON, _LINES = "application/json", ("application/x-ndjson", "application/jsonl")
 _XML = ("application/xml", "text/xml")
+_TOO_LATE = "not decided in time: send the payment again"
 
 
 class Api:
@@ -54,7 +58,7 @@ class Api:
         else:
             _require_kind(request, _JSON)
             raws = [self._intake.from_json(body)]
-        (answer,) = await self._answers(raws)
+        (answer,) = await _in_order(len(raws), self._submitted(raws))
         if isinstance(answer, str):
             return Response(answer, media_type=_JSON)
         raise HTTPException(_status(answer), str(answer), headers=_retry(answer))
@@ -68,29 +72,26 @@ class Api:
             read = self._intake.many_from_xml
         elif kind not in _LINES:
             _require_kind(request, _JSON)
-        raws = await asyncio.to_thread(read, body, MOST_IN_BATCH)
-        parts = [
-            answer
-            if isinstance(answer, str)
-            else json.dumps({"error": str(answer), "status": _status(answer)})
-            for answer in await self._answers(raws)
-        ]
+        if len(body) > ONE_BYTES or kind in _XML:
+            raws = await asyncio.to_thread(read, body, MOST_IN_BATCH)
+        else:  # takes less time than to wait for a thread
+            raws = read(body, MOST_IN_BATCH)
+        submitted = self._submitted(raws)
+        if _accepts_lines(request):
+            lines = _lines(len(raws), submitted)
+            return StreamingResponse(lines, headers={"content-type": _LINES[0]})
+        parts = [_element(answer) for answer in await _in_order(len(raws), submitted)]
         return Response(f"[{','.join(parts)}]", media_type=_JSON)
 
-    async def _answers(self, raws: list[Raw]) -> list[str | Exception]:
+    def _submitted(self, raws: list[Raw]) -> Submission:
         try:
-            async with asyncio.timeout(ANSWER_WITHIN_S):
-                return list(await self._pipeline.submit(raws))
+            return self._pipeline.submit(raws)
         except OverloadedError:
             if self._pipeline.is_running:
                 raise HTTPException(
                     429, "too many payments are under way", headers={"retry-after": "1"}
                 ) from None
             raise _not_ready() from None
-        except TimeoutError:
-            raise HTTPException(
-                503, "not decided in time: send the payment again", headers={"retry-after": "5"}
-            ) from None
 
     async def _readyz(self) -> Response:
         if not self._pipeline.is_running:
@@ -118,8 +119,49 @@ async def _healthz() -> Response:
     return PlainTextResponse("alive\n")
 
 
+async def _in_order(n_payments: int, submitted: Submission) -> list[Answer]:
+    answers: dict[int, Answer] = {}
+    try:
+        async for some in submitted.answers(ANSWER_WITHIN_S):
+            answers.update(some)
+    except TimeoutError:
+        raise HTTPException(503, _TOO_LATE, headers={"retry-after": "5"}) from None
+    return [answers[position] for position in range(n_payments)]
+
+
+async def _lines(n_payments: int, submitted: Submission) -> AsyncIterator[str]:
+    left = set(range(n_payments))
+    try:
+        async for some in submitted.answers(ANSWER_WITHIN_S):
+            left.difference_update(position for position, _ in some)
+            yield "".join(_line(*one) for one in some)
+    except TimeoutError:
+        late = FailedError(_TOO_LATE)
+        yield "".join(_line(position, late) for position in sorted(left))
+
+
+def _line(position: int, answer: Answer) -> str:
+    return f"[{position + 1},{_element(answer)}]\n"
+
+
+def _element(answer: Answer) -> str:
+    """A decision as it is kept, or what is wrong."""
+    if isinstance(answer, str):
+        return answer
+    return json.dumps({"error": str(answer), "status": _status(answer)})
+
+
 def _kind(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return _plain(request.headers.get("content-type", ""))
+
+
+def _accepts_lines(request: Request) -> bool:
+    return any(_plain(one) in _LINES for one in request.headers.get("accept", "").split(","))
+
+
+def _plain(media_type: str) -> str:
+    """Without parameters."""
+    return media_type.partition(";")[0].strip().lower()
 
 
 def _require_kind(request: Request, kind: str) -> None:

@@ -39,7 +39,13 @@ def serve_bank(
     ):
         if not isinstance(station.live, BankAnswers):
             raise ParameterError(f"{folder.path}: the station of a bank keeps notices")
-        app = inbox_app(folder.path, station.name, station.live.notices, tls=listen.tls)
+        app = inbox_app(
+            folder.path,
+            station.name,
+            station.live.notices,
+            problem=lambda: station.figures.problem(),  # noqa: PLW0108, the carrier sets it later
+            tls=listen.tls,
+        )
         server = Server(app, listen)
 
         def carry() -> None:

@@ -116,7 +116,7 @@ class Desk:
         )
 
     async def _events(self, request: Request) -> Response:
-        self._site.session(request)
+        self._site.session(request, is_used=False)  # browsers connect again by themselves
         return StreamingResponse(
             self._stream(request, _wanted(request.query_params), self._listeners.add()),
             media_type="text/event-stream",
@@ -129,7 +129,7 @@ class Desk:
         try:
             yield ": the alerts as they come\n\n"
             # A session that ends takes its stream along.
-            while self._site.sessions.get(request.cookies.get(COOKIE)) is not None:
+            while self._site.sessions.get(request.cookies.get(COOKIE), is_used=False) is not None:
                 try:
                     alert = await asyncio.wait_for(queue.get(), _BEAT_S)
                 except TimeoutError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from pv4fad.protocol.notify.state import ReceivedNotice
 from pv4fad.service.access import Tokens
@@ -21,9 +21,17 @@ PAGE = 200
 
 
 def inbox_app(
-    folder: Path, bank: str, notices: Callable[[], Sequence[ReceivedNotice]], *, tls: bool = False
+    folder: Path,
+    bank: str,
+    notices: Callable[[], Sequence[ReceivedNotice]],
+    *,
+    problem: Callable[[], str] = lambda: "",
+    tls: bool = False,
 ) -> FastAPI:
-    """The page; `notices`: those in the bank's store, the latest first."""
+    """The page; `notices`: those in the bank's store, the latest first.
+
+    `problem`: why the bank's station cannot work now, for probes; nothing if it can.
+    """
     app = new_app()
     site = Site(app, Tokens(folder), f"Inbox of {bank}", tls=tls)
 
@@ -34,7 +42,16 @@ def inbox_app(
         values: dict[str, Any] = {"notices": found[:PAGE], "text": text, "n_found": len(found)}
         return site.page(request, "inbox.html", title="Inbox", bank=bank, **values)
 
+    async def healthz() -> Response:
+        return PlainTextResponse("alive\n")
+
+    async def readyz() -> Response:
+        found = problem()
+        return PlainTextResponse(f"{found or 'ready'}\n", 503 if found else 200)
+
     app.get("/")(page)
+    app.get("/healthz")(healthz)
+    app.get("/readyz")(readyz)
     return app
 
 

@@ -27,7 +27,7 @@ from pv4fad.payments.iso20022.pacs008 import read_columns
 from pv4fad.payments.schema import TRANSACTION_COLUMNS
 from pv4fad.schema import Schema
 from pv4fad.tables.columns import Column
-from pv4fad.tables.parsing import Parser
+from pv4fad.tables.parsing import Parser, plain_table
 from pv4fad.tables.reading import row_columns, with_namespaces
 
 MOST_TEXT = 2_000  # characters of a value
@@ -81,23 +81,25 @@ class Intake:
         if not found:
             raise DataError("the body has no payment")
         _require_not_too_many(len(found), most)
-        may_be_unfit = _may_be_unfit(body)
+        return self._raws(found, may_be_unfit=_may_be_unfit(body))
+
+    def many_from_xml(self, body: bytes, most: int) -> list[Raw]:
+        """The transactions of pacs.008 messages."""
+        if self._schema.format != "payments":
+            raise DataError("only payments can come as pacs.008 messages")
+        found: list[dict[str, str | None]] = []
+        for batch in read_columns(Path("the body"), Counter(), body):
+            found += batch.to_dicts()
+            _require_not_too_many(len(found), most)
+        return self._raws(found, may_be_unfit=True)
+
+    def _raws(self, found: Sequence[Any], *, may_be_unfit: bool) -> list[Raw]:
         raws = []
         for number, content in enumerate(found, 1):
             try:
                 raws.append(self._raw(content, may_be_unfit=may_be_unfit))
             except DataError as error:
                 raise DataError(f"payment {number}: {error}") from None
-        return raws
-
-    def many_from_xml(self, body: bytes, most: int) -> list[Raw]:
-        """The transactions of pacs.008 messages."""
-        if self._schema.format != "payments":
-            raise DataError("only payments can come as pacs.008 messages")
-        raws: list[Raw] = []
-        for batch in read_columns(Path("the body"), Counter(), body):
-            raws += batch.to_dicts()
-            _require_not_too_many(len(raws), most)
         return raws
 
     def _raw(self, content: Any, *, may_be_unfit: bool) -> Raw:
@@ -119,23 +121,26 @@ class Intake:
 
     def check(self, raws: Sequence[Raw]) -> Checked:
         """The checks of files; names the field of a payment that is wrong, never its value."""
-        cells = pl.DataFrame(
-            [[raw.get(name) for name in self.names] for raw in raws],
-            schema=dict.fromkeys(self.names, pl.String),
-            orient="row",
-        )
-        parsed = self._parser.parse(cells)
-        rows, problems = parsed.select(self.names), dict[int, str]()
-        for check in self._parser.checks:
-            mask = parsed[check.mask]
-            if mask.any():
-                for number in mask.arg_true():
-                    problems.setdefault(number, f"{check.column}: {check.reason}")
+        cells = {name: [raw.get(name) for raw in raws] for name in self.names}
+        rows, problems = plain_table(self._columns, cells), dict[int, str]()
+        if rows is None:
+            rows, problems = self._parsed(cells)
         numbers = [number for number in range(len(raws)) if number not in problems]
         if problems:
             rows = rows[numbers]
         rows = with_namespaces(self._schema, rows)
         return Checked(rows, texts_of(rows), numbers, problems)
+
+    def _parsed(self, cells: Mapping[str, list[str | None]]) -> tuple[pl.DataFrame, dict[int, str]]:
+        """All rows, and what is wrong with the bad ones."""
+        table = pl.DataFrame(cells, schema=dict.fromkeys(self.names, pl.String))
+        parsed, problems = self._parser.parse(table), dict[int, str]()
+        for check in self._parser.checks:
+            mask = parsed[check.mask]
+            if mask.any():
+                for number in mask.arg_true():
+                    problems.setdefault(number, f"{check.column}: {check.reason}")
+        return parsed.select(self.names), problems
 
     def rows_of(self, names: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:
         """The rows that these texts are of; `names`: of the columns in them."""
@@ -184,9 +189,21 @@ def _typed(name: str, dtype: pl.DataType) -> pl.Expr:
 
 def _parsed(body: bytes, where: str = "") -> Any:
     try:
-        return json.loads(body, parse_constant=_refuse_constant)
+        # As text: from bytes, Python reads other encodings and halves of surrogate pairs, too.
+        text = body.decode("utf-8-sig")
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_names_once)
+    except DataError as error:
+        raise DataError(f"{where}{error}") from None
     except (ValueError, RecursionError):
         raise DataError(f"{where}not well-formed JSON in UTF-8") from None
+
+
+def _names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Who reads the last of two values and who reads the first would see different payments."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise DataError("an object has a name twice")
+    return found
 
 
 def _refuse_constant(name: str) -> None:

@@ -16,9 +16,11 @@ of the payment network's store.  What a copy of the file shows: numbers and size
 many decisions, alerts and actions there are, and in which order they came.  It shows no id, amount,
 account, level or time, and not whether two payments have an account in common.
 
-A row that is missing or put back is noticed when the journal is opened or read; an older copy of
-the whole file is not, as with the stores.  One process at a time, but for who makes a backup; its
-threads take turns.
+A row that is missing or put back is noticed when the journal is opened or read.  Not noticed is an
+older copy of the whole file, as with the stores, and an id in `ids` that somebody with write access
+has replaced: its payment can get a second decision.  (To look through all ids at every start would
+take seconds for every million.)  One process at a time, but for who makes a backup; its threads
+take turns.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from hmac import digest as hmac_digest
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -50,7 +53,7 @@ _APPLICATION_ID = 0x5056344A  # "PV4J"
 _VERSION = 2
 _ID_BYTES = 16
 T = TypeVar("T")
-_LOOK_UP_AT_ONCE = 500  # SQLite allows some thousand parameters
+_IDS_AT_ONCE = 300  # SQLite allows 999 parameters and more
 _TABLES = ("blocks", "ids", "alerts", "actions", "questions")
 _FORGOTTEN = "forgotten"  # questions: their numbers go on, so that no old row passes for a new one
 _SCHEMA = (
@@ -197,7 +200,11 @@ class Journal:
             ) as connection,
         ):
             try:
-                connection.executemany("INSERT INTO ids VALUES (?, ?, ?)", ids)
+                for start in range(0, len(ids), _IDS_AT_ONCE):
+                    some = ids[start : start + _IDS_AT_ONCE]
+                    marks = ",".join(["(?, ?, ?)"] * len(some))
+                    # One statement: after each of them the thread waits for its turn.
+                    connection.execute(f"INSERT INTO ids VALUES {marks}", list(chain(*some)))  # noqa: S608
             except sqlite3.IntegrityError:
                 raise OrderError("a payment in this batch has been decided before") from None
             self._insert("blocks", block, content)
@@ -211,12 +218,14 @@ class Journal:
         hidden = {self._hidden(one): one for one in payment_ids}
         keys, places = list(hidden), []
         with self._turn, store_errors(self.path.parent):
-            for start in range(0, len(keys), _LOOK_UP_AT_ONCE):
-                some = keys[start : start + _LOOK_UP_AT_ONCE]
+            for start in range(0, len(keys), _IDS_AT_ONCE):
+                some = keys[start : start + _IDS_AT_ONCE]
                 marks = ",".join("?" * len(some))
                 query = f"SELECT id, block, position FROM ids WHERE id IN ({marks})"  # noqa: S608
                 places += self._connection.execute(query, some).fetchall()
         blocks = {number: self._block(number) for number in {block for _, block, _ in places}}
+        if any(not 0 <= position < len(blocks[block]) for _, block, position in places):
+            raise self._damaged()
         found = {hidden[key]: blocks[block][position] for key, block, position in places}
         if any(payment_id != entry.payment_id for payment_id, entry in found.items()):
             raise self._damaged()
@@ -303,10 +312,12 @@ class Journal:
             yield [note for note, _ in waiting]
         except BaseException as error:
             for _, kept in waiting:
-                kept.set_exception(error)
+                if kept.set_running_or_notify_cancel():  # who no longer waits is not told
+                    kept.set_exception(error)
             raise
         for _, kept in waiting:
-            kept.set_result(None)
+            if kept.set_running_or_notify_cancel():
+                kept.set_result(None)
 
     def _insert_notes(self, notes: Sequence[Mapping[str, Any]]) -> None:
         for number, note in enumerate(notes, self._counts["questions"]):

@@ -11,7 +11,7 @@ import logging
 
 from pv4fad.deployment.bank_answers import NOT_YET
 from pv4fad.deployment.hub.live import LiveQuestions, NoAnswerError
-from pv4fad.errors import ProtocolError, Pv4fadError
+from pv4fad.errors import ParameterError, ProtocolError, Pv4fadError
 from pv4fad.protocol.notify.messages import Notify, notice
 from pv4fad.protocol.receipt import Receipt, expect_receipt_of
 from pv4fad.protocol.roles import PAYMENT_NETWORK
@@ -69,7 +69,12 @@ class Outbox:
     async def _to_bank(self, bank: str, waiting: list[tuple[Alert, HandedOver]]) -> None:
         for alert, given in sorted(waiting, key=lambda one: one[1].time):
             try:
-                reply = decode(await self._carrier.carry(bank, encode(notice_of(alert, given))))
+                message = encode(notice_of(alert, given))
+            except ParameterError as error:  # of an earlier version, which did not look
+                _log.warning("a notice cannot be sent to %s: %s", bank, error)
+                continue
+            try:
+                reply = decode(await self._carrier.carry(bank, message))
                 if not isinstance(reply, Receipt):
                     raise ProtocolError("not a receipt")
                 expect_receipt_of(Notify, reply)

@@ -2,10 +2,13 @@
 
     submit ─▶ waiting ─▶ check ─▶ known? ─▶ rows ─▶ engine ─▶ to write ─▶ journal ─▶ answer
 
-What has come in while a batch was being checked is the next batch, and what has been decided while
-the journal was writing is its next commit: nothing waits for a clock, and many payments share one
-commit.  The number of payments between `submit` and the answer is bounded; above it a request is
-refused at once.
+What has come in while a batch was being checked is the next batch, but not sooner than some
+milliseconds after the one before: every batch costs as much as dozens of payments.  What has been
+decided while the journal was writing is its next commit.
+
+The number of payments between `submit` and the answer is bounded, and so is the time until they are
+checked: a request that comes when there are more, or when one has waited for longer, is refused at
+once.
 
 A payment id gets one decision.  The same payment again gets the same bytes, also while the first
 is still under way; another payment with a known id is refused.  Killed anywhere, a payment that
@@ -19,7 +22,7 @@ import logging
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,6 +31,7 @@ from typing import Any, TypeVar
 from pv4fad.errors import DataError, OrderError, Pv4fadError
 from pv4fad.lead.rows import NewRows
 from pv4fad.service.alerts import Alert, AlertBook
+from pv4fad.service.aside import aside
 from pv4fad.service.decisions import Decided, decisions_of
 from pv4fad.service.intake import Checked, Intake, Raw, digest
 from pv4fad.service.journal import Entry
@@ -35,8 +39,15 @@ from pv4fad.service.parts import Parts
 
 MOST_PAYMENTS = 20_000
 """Under way at a time, over all requests."""
+MOST_WAITED_S = 1.0
+"""By the payment that is checked next; the service is behind, and takes no more."""
 MOST_TOGETHER = 500
 """In one batch: a payment that comes after them waits for some hundred milliseconds at most."""
+
+TOGETHER = 2.5
+"""From one batch to the next, in times that the one before took: longer where the machine is slow
+or busy, so that it is some two fifths of a core.  After a pause a payment does not wait."""
+MOST_TOGETHER_S = 0.05
 
 T = TypeVar("T")
 _log = logging.getLogger("pv4fad.service")
@@ -53,21 +64,32 @@ class FailedError(Exception):
 Answer = str | Pv4fadError | FailedError
 
 
-class _Request:
-    """Payments that came together, and are answered together."""
+class Submission:
+    """Payments that came together; each is answered when it is decided."""
 
     def __init__(self, n_payments: int) -> None:
-        self.answers: list[Any] = [None] * n_payments
-        self.complete = asyncio.get_running_loop().create_future()
         self._n_left = n_payments
-        if not n_payments:
-            self.complete.set_result(None)
+        self._answered: list[tuple[int, Answer]] = []
+        """That nobody has read yet."""
+        self._some = asyncio.Event()
 
-    def take(self, position: int, answer: Any) -> None:
-        self.answers[position] = answer
+    def take(self, position: int, answer: Answer) -> None:
+        self._answered.append((position, answer))
         self._n_left -= 1
-        if not self._n_left and not self.complete.done():  # cancelled: nobody waits any more
-            self.complete.set_result(None)
+        self._some.set()
+
+    async def answers(self, within_s: float) -> AsyncIterator[list[tuple[int, Answer]]]:
+        """The answer to each payment, or what is wrong with it; some together, as they come.
+
+        `TimeoutError` if they have not all come in this time.
+        """
+        until = asyncio.get_running_loop().time() + within_s
+        while self._n_left or self._answered:
+            async with asyncio.timeout_at(until):
+                await self._some.wait()
+            self._some.clear()
+            found, self._answered = self._answered, []
+            yield found
 
 
 @dataclass(eq=False, slots=True)
@@ -75,7 +97,7 @@ class _Payment:
     """One payment under way."""
 
     raw: Raw = field(repr=False)
-    request: _Request = field(repr=False)
+    submission: Submission = field(repr=False)
     position: int
     came: float
     id: str = ""
@@ -122,16 +144,17 @@ class Pipeline:
         """Since the journal was begun."""
         return self._journal.n_decisions
 
-    async def submit(self, raws: Sequence[Raw]) -> list[Answer]:
-        """The answer to each payment, in order, or what is wrong with it."""
-        if not self.is_running or self._n_under_way + len(raws) > self._most:
+    def submit(self, raws: Sequence[Raw]) -> Submission:
+        """Payments to be decided; `OverloadedError` if there is no room for them."""
+        now = time.perf_counter()
+        is_behind = bool(self._waiting) and now - self._waiting[0].came > MOST_WAITED_S
+        if not self.is_running or is_behind or self._n_under_way + len(raws) > self._most:
             self.watch.refused(len(raws))
             raise OverloadedError
-        request, now = _Request(len(raws)), time.perf_counter()
+        submission = Submission(len(raws))
         self._n_under_way += len(raws)
-        self._waiting.put(_Payment(raw, request, at, now) for at, raw in enumerate(raws))
-        await request.complete
-        return request.answers
+        self._waiting.put(_Payment(raw, submission, at, now) for at, raw in enumerate(raws))
+        return submission
 
     async def on_journal(self, work: Callable[..., T], *arguments: Any) -> T:
         """Something else that the journal does, in turn."""
@@ -158,17 +181,23 @@ class Pipeline:
     # From waiting to the engine.
 
     async def _check_all(self) -> None:
+        next_begins = 0.0
         while True:
+            await self._waiting.some()
+            await asyncio.sleep(next_begins - time.monotonic())
+            begun = time.monotonic()
             batch = await self._waiting.together()
             try:
                 await self._begin(batch)
             except Exception as error:
                 self._fail("payments could not be checked", error, batch)
+            took = time.monotonic() - begun
+            next_begins = begun + min(TOGETHER * took, MOST_TOGETHER_S)
 
     async def _begin(self, batch: list[_Payment]) -> None:
         loop = asyncio.get_running_loop()
         raws = [payment.raw for payment in batch]
-        checked, ids, digests = await loop.run_in_executor(self._worker, self._check, raws)
+        checked, ids, digests = await aside(len(raws), self._check, raws)
         for number, problem in checked.problems.items():
             self._answer(batch[number], DataError(problem))
         new: list[int] = []
@@ -266,7 +295,7 @@ class Pipeline:
         self._n_under_way -= 1
         if self._under_way.get(payment.id) is payment:
             del self._under_way[payment.id]
-        payment.request.take(payment.position, answer)
+        payment.submission.take(payment.position, answer)
         for same in payment.same:
             self._answer(same, answer)
 
@@ -279,7 +308,7 @@ class Pipeline:
         if taken := [payment.id for payment in failed if payment.is_taken]:
             self._rows.undecided(taken)
         for payment in failed:
-            self._answer(payment, FailedError())
+            self._answer(payment, FailedError("not decided: send the payment again"))
 
 
 class _Queue(deque[T]):
@@ -289,6 +318,10 @@ class _Queue(deque[T]):
         super().__init__()
         self._some = asyncio.Event()
 
+    async def some(self) -> None:
+        """Until something is waiting."""
+        await self._some.wait()
+
     def put(self, items: Any) -> None:
         self.extend(items)
         if self:
@@ -296,7 +329,7 @@ class _Queue(deque[T]):
 
     async def together(self) -> list[T]:
         """All that is waiting, at least one, at most `MOST_TOGETHER`."""
-        await self._some.wait()
+        await self.some()
         found = [self.popleft() for _ in range(min(len(self), MOST_TOGETHER))]
         if not self:
             self._some.clear()

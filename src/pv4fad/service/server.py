@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
+import sys
 from types import FrameType
 from typing import Any
 
@@ -20,6 +22,7 @@ REQUEST_WITHIN_S = 10.0
 MOST_CONNECTIONS = 2_000
 MOST_HEADER_BYTES = 32 * 2**10
 _END_WITHIN_S = 10
+_SWITCH_S = 0.001  # how long the event loop waits at most when another thread is computing
 
 
 class _Connection(HttpToolsProtocol):
@@ -109,4 +112,7 @@ class Server(uvicorn.Server):
 def run_server(server: Server) -> None:
     """Until SIGINT or SIGTERM, or it is told to end."""
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    sys.setswitchinterval(_SWITCH_S)
+    gc.collect()
+    gc.freeze()  # what was loaded stays: later collections need not stop everything to look at it
     asyncio.run(server.serve())

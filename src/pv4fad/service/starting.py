@@ -71,7 +71,7 @@ class _Served:
     ) -> Self:
         run_id = read_notes(store).run_id
         if not run_id:
-            raise StoreError("there is no model yet: pv4fad federation start train")
+            raise StoreError(f"there is no model yet: pv4fad federation start {folder.path} train")
         require_refreshed(store, run_id)
         parameters = RunFolder(folder.path / RUNS / run_id).require_finished().parameters
         trained = read_training_record(store, run_id)

@@ -83,7 +83,8 @@ class Site:
     """Pages for people who have logged in."""
 
     def __init__(self, app: FastAPI, tokens: Tokens, title: str, *, tls: bool) -> None:
-        self.app, self.tokens, self.sessions = app, tokens, Sessions()
+        self.app, self.tokens = app, tokens
+        self.sessions = Sessions(is_there=lambda token: tokens.has(token, "desk"))
         self._title, self._tls = title, tls
         app.add_middleware(_Guard, tls=tls)
         app.add_exception_handler(RequestValidationError, _bad_request)
@@ -105,9 +106,9 @@ class Site:
         )
         return HTMLResponse(text, status)
 
-    def session(self, request: Request) -> Session:
+    def session(self, request: Request, *, is_used: bool = True) -> Session:
         """Of somebody who has logged in; others are sent to the login."""
-        session = self.sessions.get(request.cookies.get(COOKIE))
+        session = self.sessions.get(request.cookies.get(COOKIE), is_used=is_used)
         if session is None:
             raise HTTPException(303, headers={"location": "/login"})
         return session
@@ -134,12 +135,13 @@ class Site:
         nonce = request.cookies.get(LOGIN_COOKIE, "")
         if not nonce or not same(form.get("csrf", ""), self.sessions.login_form(nonce)):
             raise HTTPException(403, "the form is not from this browser: reload the page")
-        who = self.tokens.who(form.get("token", "").strip(), "desk")
+        token = form.get("token", "").strip()
+        who = self.tokens.who(token, "desk")
         if who is None:
             again = self.sessions.login_form(nonce)
             return self.page(request, "login.html", 403, form=again, wrong=True)
         response = RedirectResponse("/", 303)
-        self._set_cookie(response, COOKIE, self.sessions.begin(who))
+        self._set_cookie(response, COOKIE, self.sessions.begin(who, token))
         response.delete_cookie(LOGIN_COOKIE)
         return response
 

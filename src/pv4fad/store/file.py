@@ -20,7 +20,7 @@ from typing import Any
 
 from pv4fad.errors import StoreError
 from pv4fad.store.key_lock import KeyLock
-from pv4fad.store.migrations import INFO_TABLE, MIGRATIONS, migrate
+from pv4fad.store.migrations import INFO_TABLE, MIGRATIONS, migrate, present_info
 from pv4fad.store.sealing import Label
 
 FILE_NAME = "store.db"
@@ -48,6 +48,8 @@ class StoreInfo:
     party: str
     manifest: bytes
     lock: KeyLock
+    version: int = FORMAT_VERSION
+    """The format of the file."""
 
     def label(self, *what: str | int) -> Label:
         """Says of something sealed that it belongs to this store."""
@@ -92,14 +94,21 @@ def write_new_info(folder: Path, connection: sqlite3.Connection, info: StoreInfo
 
 def open_file(folder: Path, *, shared: bool = False) -> tuple[sqlite3.Connection, StoreInfo]:
     """An existing store file, locked unless it is shared; an earlier format becomes the present."""
+    connection = _opened(folder, shared=shared)
+    with closed_on_error(folder, connection):
+        version = _version(folder, connection)
+        if version != FORMAT_VERSION:
+            _migrate(folder, connection, version)
+        return connection, _read_info(folder, connection)
+
+
+def _opened(folder: Path, *, shared: bool) -> sqlite3.Connection:
     if not (folder / FILE_NAME).is_file():
         raise StoreError(f"{folder} holds no store ({FILE_NAME} is missing)")
     # SQLite would open it for reading only, and find out at the first message.
     if not all(_writable(path) for path in (folder, folder / FILE_NAME)):
         raise StoreError(f"the store in {folder} cannot be written: no permission")
-    connection = _connect(folder, shared=shared)
-    with closed_on_error(folder, connection):
-        return connection, _read_info(folder, connection)
+    return _connect(folder, shared=shared)
 
 
 def owned(folder: Path) -> int:
@@ -142,13 +151,13 @@ def holds_store(folder: Path) -> bool:
 
 
 def info_of(folder: Path, *, shared: bool = False) -> StoreInfo:
-    """Whose store this is, and what unlocks it; needs no root key.
+    """Whose store this is, and what unlocks it; needs no root key, and leaves the file as it is.
 
     `shared`: another process may have it open, if it shares it.
     """
-    connection, info = open_file(folder, shared=shared)
-    with closing(connection):
-        return info
+    connection = _opened(folder, shared=shared)
+    with closing(connection), store_errors(folder):
+        return _read_info(folder, connection)
 
 
 def party_of(folder: Path, *, shared: bool = False) -> str:
@@ -229,23 +238,31 @@ def _connect(folder: Path, *, shared: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def _read_info(folder: Path, connection: sqlite3.Connection) -> StoreInfo:
+def _version(folder: Path, connection: sqlite3.Connection) -> int:
+    """Its format; `StoreError` unless it is the present one, or can become that."""
     ((application_id,),) = connection.execute("PRAGMA application_id")
     ((version,),) = connection.execute("PRAGMA user_version")
     if application_id != _APPLICATION_ID:
         raise StoreError(f"{folder / FILE_NAME} is not a complete store of this program")
-    if version in MIGRATIONS:
-        _migrate(folder, connection, version)
-    elif version != FORMAT_VERSION:
+    if version not in (*MIGRATIONS, FORMAT_VERSION):
         raise StoreError(
             f"the store in {folder} has format {version}, this program uses {FORMAT_VERSION} and"
             f" reads {min(MIGRATIONS)} and later: use the version of pv4fad that made it, or begin"
             " with a new store"
         )
+    return int(version)
+
+
+def _read_info(folder: Path, connection: sqlite3.Connection) -> StoreInfo:
+    version = _version(folder, connection)
     row = connection.execute("SELECT * FROM info").fetchone()
+    try:
+        row = present_info(row, version, FORMAT_VERSION)
+    except ValueError:
+        row = None
     require_types(row, _INFO_TYPES, f"the store in {folder}")
     store_id, party, manifest, *lock = row
-    return StoreInfo(store_id, party, manifest, KeyLock(*lock))
+    return StoreInfo(store_id, party, manifest, KeyLock(*lock), version)
 
 
 def _migrate(folder: Path, connection: sqlite3.Connection, version: int) -> None:

@@ -90,7 +90,8 @@ class Records:
         """A record that must be there."""
         found = self.find(kind, *place)
         if found is None:
-            raise StoreError(f"record {self._name(kind, place)} is missing from the store")
+            name = self._name(kind, place)
+            raise StoreError(f"record {name} is missing from the store{_what_to_do(name)}")
         return found
 
     def has(self, kind: type[Record], *place: Place) -> bool:
@@ -175,8 +176,16 @@ def from_bytes(kind: type[R], data: bytes, name: str = "") -> R:
         rest.require_empty()
     except (ValueError, KeyError, TypeError, struct.error):
         what = name or kind.__name__
-        raise StoreError(f"record {what} is damaged, or of another version") from None
+        why = f"is damaged, or of another version{_what_to_do(what)}"
+        raise StoreError(f"record {what} {why}") from None
     return record
+
+
+def _what_to_do(name: str) -> str:
+    """Stores are migrated, and not what they hold of a run (docs/operate/stores.md)."""
+    if not name.startswith("run/"):
+        return ""
+    return ": if another version of pv4fad has trained this run, train again"
 
 
 class _Rest:

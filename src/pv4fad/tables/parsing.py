@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 
 import polars as pl
 
+from pv4fad.errors import DataError
 from pv4fad.tables.columns import Column, is_text
 
 _MARK = "\x1f"  # begins the names of columns that are not the user's
@@ -70,6 +71,26 @@ class Parser:
         # One stage per step, so that the masks re-use the parsed values.
         cleaned = table.select(*self.cells, *further).with_columns(*self.values)
         return cleaned.select(*self.typed, *further, *self.checks.values())
+
+
+def plain_table(
+    columns: Sequence[Column], texts: Mapping[str, Sequence[str | None]]
+) -> pl.DataFrame | None:
+    """A few rows as `Parser` types them, without a query; None unless all of them are plainly good.
+
+    `texts`: the cells of each column.
+    """
+    table = []
+    for column in columns:
+        plain, cells = column.kind.plain, texts[column.name]
+        if plain is None or (not column.nullable and None in cells):
+            return None
+        try:
+            values = [None if cell is None else plain(cell) for cell in cells]
+        except (ValueError, DataError):
+            return None
+        table.append(pl.Series(column.name, values, column.dtype))
+    return pl.DataFrame(table)
 
 
 def parse(

@@ -23,6 +23,7 @@ RECORD_KEY = ("Holder", "Id")
 _SEPARATOR = ":"  # a namespace has none
 _HOLDER = replace(
     ID,
+    plain=None,  # without the check below
     wrong=(
         (
             f"a holder with {KEY_SEPARATOR} in its name",
@@ -84,11 +85,12 @@ def read_rows(
 
 def with_namespaces(schema: Schema, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with the namespace of each side before its ids, where sides have one."""
-    return rows.with_columns(
+    spaced = [
         pl.concat_str(pl.lit(side.namespace + _SEPARATOR), side.id).alias(side.id)
         for side in schema.sides.values()
         if side.namespace is not None
-    )
+    ]
+    return rows.with_columns(spaced) if spaced else rows
 
 
 def read_records(

@@ -119,8 +119,8 @@ def compare_decisions(
     known = notes.known_bits(payments.keys, len(judge.sets))
     answered = known != UNKNOWN
     # A scoring that was not the first since the match knew some answers before.
-    first = record.accounts_known == record.learned.accounts_asked
-    if not first and notes.n_known()[0] != record.accounts_known:
+    first = record.records_known == record.learned.records_asked
+    if not first and notes.n_known()[0] != record.records_known:
         raise DataError(
             "other rows were scored after these, so what was known at the time cannot be"
             " reconstructed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -144,13 +145,13 @@ def _nothing_left_running(pending: Pending[Any]) -> Iterator[None]:
 
 def given_workers(value: Workers) -> Workers:
     """As a person writes it: a number, also in a string, `ray`, or an address; checked."""
-    if isinstance(value, str) and value.lstrip("-").isdigit():
+    if isinstance(value, str) and re.fullmatch("-?[0-9]{1,100}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | str | None):
         raise ParameterError(f"workers {value}: give a whole number")
     if isinstance(value, int) and not 0 <= value <= _MOST_WORKERS:
         raise ParameterError(f"workers {value}: give 0 to {_MOST_WORKERS}")
-    if isinstance(value, str) and value != "ray" and not value.rpartition(":")[2].isdigit():
+    if isinstance(value, str) and value != "ray" and not re.search(":[0-9]+$", value):
         raise ParameterError(
             f"workers {value!r}: give a number of processes, ray, or the address of a Ray cluster"
             " such as ray://host:10001"

@@ -14,9 +14,10 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock, Thread
-from typing import Generic
+from typing import Any, Generic
 
 from pv4fad.errors import WorkerError
+from pv4fad.workers.parcel import Packed, Parcel, new_parcel
 from pv4fad.workers.shared import SharedBytes, shared_file
 from pv4fad.workers.usage import Done, Job, Result, measured
 
@@ -30,16 +31,19 @@ _DIED = (
 class ProcessJob(Generic[Result]):
     """A job under way in one of them."""
 
-    future: Future[Done[Result]]
+    future: Future[Any]
     executor: ProcessPoolExecutor
     processes: Processes
+    parcel: Parcel | None
 
     def done(self) -> Done[Result]:
         try:
-            return self.future.result()
+            answer = self.future.result()
         except BrokenProcessPool:
             self.processes.died(self.executor)
             raise WorkerError(_DIED) from None
+        done: Done[Result] = self.parcel.unpack(answer) if self.parcel else answer
+        return done
 
     def cancel(self) -> None:
         self.future.cancel()
@@ -57,12 +61,16 @@ class Processes:
 
     def submit(self, function: Callable[[Job], Result], job: Job) -> ProcessJob[Result]:
         executor = self._started()  # starts the tracker, which lets interrupts through
+        parcel = new_parcel()
+        work = (_answer, parcel.pack((function, job))) if parcel else (measured, function, job)
         with _interrupts_held():
             try:
-                future = executor.submit(measured, function, job)
+                future = executor.submit(*work)
             except BrokenProcessPool:  # another thread is about to say so, too
                 raise WorkerError(_DIED) from None
-            return ProcessJob(future, executor, self)
+            # A worker can be at it when nobody waits any more: its file has to stay.
+            future.add_done_callback(lambda _: parcel)
+        return ProcessJob(future, executor, self, parcel)
 
     def share(self, chunks: Iterable[bytes]) -> SharedBytes:
         return shared_file(chunks)
@@ -93,6 +101,11 @@ class Processes:
         with self._lock:
             if self._executor is executor:
                 self._executor = None
+
+
+def _answer(packed: Packed) -> Packed:
+    """In a worker."""
+    return packed.answered(lambda work: measured(*work))
 
 
 @contextmanager

@@ -303,7 +303,7 @@ class Day:
         return self.now
 
 
-def test_a_budget_lasts_for_a_day_and_not_longer_after_restarts(tmp_path):
+def test_a_budget_lasts_for_a_day_and_not_longer_after_restarts(tmp_path, caplog):
     day, path = Day(), tmp_path / "live" / "ticks.json"
     budget = TickBudget(path, BLOCK + 10, day)
     assert all(budget.spend() for _ in range(100))
@@ -313,6 +313,7 @@ def test_a_budget_lasts_for_a_day_and_not_longer_after_restarts(tmp_path):
     day.now -= timedelta(days=2)  # a clock that is set back
     assert not budget.spend()
     assert not TickBudget(path, BLOCK + 10, day).spend()
+    assert "Nothing is renewed before 2026-05-01" in caplog.text
     day.now += timedelta(days=3)
     assert budget.spend()
     assert TickBudget(path, BLOCK + 10, day).spend()

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tests.kit.live_blocks import DEGREE, live_blocks
 
 from pv4fad.errors import CiphertextError, OrderError, ProtocolError
-from pv4fad.he.one_hot import weight_bits
+from pv4fad.he.circuits import MOST_IN_RUN
+from pv4fad.he.one_hot import OneHot, weight_bits
 from pv4fad.he.ring import PLAIN_MODULI
 from pv4fad.protocol.live.plan import TRACKS, default_tick_ms, most_questions, weights_of
-from pv4fad.protocol.live.steps import Placed, ReplyMaker
+from pv4fad.protocol.live.steps import Placed, ReplyMaker, runs_of
 
 
 @pytest.mark.parametrize("modulus", PLAIN_MODULI)
@@ -43,6 +44,39 @@ def test_masks_that_were_prepared_are_used_up_and_others_are_made_when_there_are
         assert np.array_equal(
             blocks.bits(placed, query, blocks.replies(query)), blocks.true_bits(placed)
         )
+
+
+@pytest.mark.parametrize("modulus", PLAIN_MODULI)
+def test_all_sets_of_accounts_are_asked_with_one_product_per_block(modulus, monkeypatch):
+    blocks = live_blocks(modulus)
+    rng = np.random.default_rng(1)
+    slot = rng.choice(DEGREE, 60, replace=False).repeat(3)
+    block, of_set = rng.integers(3, size=60).repeat(3), np.tile([2, 0, 1], 60)
+    placed = Placed(block, slot, of_set, weights_of(slot % TRACKS))
+    products = []
+    monkeypatch.setattr(
+        OneHot, "of", lambda *args, of=OneHot.of: products.append(args) or of(*args)
+    )
+    query = blocks.maker().query(placed)
+    assert len(products) == 3
+    bits = blocks.bits(placed, query, blocks.replies(query))
+    assert np.array_equal(bits, blocks.true_bits(placed))
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 2)] * 2, st.integers(0, 9)), unique=True))
+def test_runs_have_every_question_once_at_its_own_weight(questions):
+    """A place is a block, a slot and a set; sets of a slot have weights with gaps."""
+    block, slot, of_set = np.array(questions, np.int64).reshape(-1, 3).T
+    placed = Placed(block, slot, of_set, of_set + of_set // 3)
+    found = [
+        (block, slot, one, weight + i)
+        for (block, *sets), places in runs_of(placed).items()
+        for slot, weight in places
+        for i, one in enumerate(sets)
+    ]
+    wanted = zip(block, slot, of_set, placed.weight, strict=True)
+    assert sorted(found) == sorted(wanted)
+    assert all(len(run) <= 1 + MOST_IN_RUN for run in runs_of(placed))
 
 
 @pytest.fixture(scope="module")

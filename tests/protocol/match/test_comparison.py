@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pv4fad.hashing.tags import TAG_MODULUS
 from pv4fad.he.ring import DISTANCE_RING
+from pv4fad.protocol.match.class_powers import N_TURNS
 from pv4fad.protocol.match.comparison import (
     LARGEST_DIFFERENCE,
     LARGEST_DISTANCE,
@@ -22,7 +23,7 @@ from pv4fad.protocol.match.comparison import (
 )
 
 T2 = DISTANCE_RING.plain_modulus
-BASES = np.array([4] * 23 + [2])
+BASES = np.array([6] * 18 + [2])
 
 residues = st.integers(0, TAG_MODULUS - 1)
 
@@ -32,7 +33,7 @@ def test_digits_hold_every_bit_of_a_residue(values):
     found = digits(np.array(values, np.uint64))
     assert found.shape == (N_DIGITS, len(values))
     assert (found < BASES[:, np.newaxis]).all()
-    assert [sum(int(d) << 2 * i for i, d in enumerate(one)) for one in found.T] == values
+    assert [sum(int(d) * 6**i for i, d in enumerate(one)) for one in found.T] == values
 
 
 @given(residues, residues)
@@ -44,8 +45,8 @@ def test_the_distance_is_zero_just_for_equal_residues(first, second):
 
 
 def test_the_largest_distance_is_reached_and_not_exceeded():
-    assert ((BASES - 1) ** 2).sum() == LARGEST_DISTANCE == 208
-    assert 2**47 > TAG_MODULUS > 2**46  # so that 47 bits are needed, and enough
+    assert ((BASES - 1) ** 2).sum() == LARGEST_DISTANCE == 451
+    assert BASES.prod() > TAG_MODULUS > BASES[:-1].prod()  # all are needed, and enough
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_remainders_agree_just_where_the_distance_is_zero(reduced, largest):
 
 
 def test_all_pairs_of_remainders_differ_in_some_bit_just_if_they_are_different():
-    everything = bits(np.arange(N_REMAINDERS, dtype=np.uint8)).astype(int)
+    everything = bits(np.arange(N_REMAINDERS, dtype=np.uint16)).astype(int)
     assert everything.shape == (N_BITS, N_REMAINDERS)
     distance = ((everything[:, :, np.newaxis] - everything[:, np.newaxis]) ** 2).sum(axis=0)
     assert np.array_equal(distance == 0, np.eye(N_REMAINDERS, dtype=bool))
@@ -82,10 +83,10 @@ def test_squares_are_summed_over_the_digits():
 
 
 def test_only_so_many_masks_take_the_class_around_the_modulus():
-    """(L + ρ mod T) mod K is that of L + ρ but for at most K − 1 of the T masks ρ."""
+    """(L + ρ mod T) mod 32 is that of L + ρ but for at most K − 1 of the T masks ρ."""
     small = 1009  # in place of T: all of its masks
     for n_classes in (2, 3, 11, 32):
         for k in range(n_classes):
             rho = np.arange(small)
-            wrong = ((k + rho) % small - rho - k) % n_classes != 0
+            wrong = ((k + rho) % small - rho - k) % N_TURNS != 0
             assert wrong.sum() <= n_classes - 1

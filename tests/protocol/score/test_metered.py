@@ -16,7 +16,13 @@ from pv4fad.errors import BudgetError, OrderError, ParameterError, ProtocolError
 from pv4fad.protocol.match.state import PlacedTable
 from pv4fad.protocol.score.inputs import AskedSet
 from pv4fad.protocol.score.messages import MeteredReply, OwnPart, ScoreQuery, ScoreReply
-from pv4fad.protocol.score.metering import DEFAULT_BUDGET, SEED_BYTES, Metered, permutation
+from pv4fad.protocol.score.metering import (
+    DEFAULT_BUDGET,
+    SEED_BYTES,
+    Metered,
+    permutation,
+    put_back,
+)
 from pv4fad.protocol.wire import decode
 from pv4fad.store.records import Records
 from pv4fad.store.store import MemoryStore
@@ -112,6 +118,26 @@ def test_the_aggregator_cannot_tell_which_bin_is_positive(run):
         assert slots[bins].sum() < 4 < len(bins)
     stored = b"".join(run.of(OwnPart)[-1].after.values())
     assert not any(seed in stored for seed in seeds.values())
+
+
+def test_a_bank_and_the_aggregator_together_see_which_of_its_accounts_are_positive(run):
+    """One has the seed, the other both parts: no metering without it (protocol.md §6.8)."""
+    world, t = run.world, run.world.parameters.plain_modulus
+    (seed,) = {
+        e.message.permutation for e in run.of(ScoreQuery) if e.message.address.table_id == "bank01"
+    }
+    own, reply = parts_of(run)["bank01"]
+    bits = put_back(seed, ((own.astype(np.uint64) + reply) % t).astype(np.uint32))
+    placed = world.record(world.federation.payment_network, PlacedTable, "bank01")
+    positive = placed.bins[world.true_bits(placed.keys, ASKED) == 1]
+    assert sorted(np.flatnonzero(bits)) == sorted(positive)
+
+
+def test_a_bank_has_no_keys_for_live_questions_of_a_metered_run():
+    """Those answers would not pass the aggregator."""
+    plain = again(trained_class_world(seed=5, n_banks=2))
+    assert set(plain.federation.banks[0].live_keys()) == {plain.parameters.run_id}
+    assert metered().federation.banks[0].live_keys() == {}
 
 
 def test_answers_of_a_bank_go_to_nobody_but_the_aggregator(run):
@@ -212,7 +238,9 @@ def test_a_day_begins_with_the_whole_budget_and_never_twice():
     )
     assert isinstance(first.after(one, budget, "2026-01-03"), Metered)
     # A clock that goes back does not help.
-    assert isinstance(first.after(one[:1], budget, "2026-01-01"), str)
+    refused = first.after(one[:1], budget, "2026-01-01")
+    assert isinstance(refused, str)
+    assert "Nothing is renewed before 2026-01-02" in refused
 
 
 def test_one_part_for_each_step(run):

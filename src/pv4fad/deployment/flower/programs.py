@@ -44,6 +44,7 @@ _TERMINATE_S = 10.0
 _LISTENS_WITHIN_S = 60.0
 _ANSWERS_WITHIN_S = 120.0
 _LOG_TAIL_BYTES = 4000
+_LOG_BYTES = 10 * 2**20  # then it is put aside when the program starts
 _log = logging.getLogger("pv4fad.station")
 _SILENT = "the SuperLink does not answer; is pv4fad party run running at the aggregator?"
 _PORT_IN_USE = "the port is in use: change hub or runtime-port in party.toml"
@@ -239,6 +240,8 @@ def _started(
 ) -> Iterator[FlowerProgram]:
     environment = flower_environment(folder) | dict(variables)
     log = folder.path / _HOME / f"{arguments[0]}.log"
+    if log.exists() and log.stat().st_size > _LOG_BYTES:
+        log.replace(log.with_suffix(".log.1"))
     with log.open("ab") as output:
         process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", "pv4fad.deployment.flower.guarded", *arguments],

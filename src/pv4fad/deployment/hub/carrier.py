@@ -47,7 +47,9 @@ class HubCarrier:
             running.enter_context(connected(folder, station))
             if station.live is not None:
                 own = station.correspondence
-                running.enter_context(answering(folder, own, station.live.answer))
+                running.enter_context(
+                    answering(folder, own, station.live.answer, station.figures.failed)
+                )
             ready()
             ended.wait()
 

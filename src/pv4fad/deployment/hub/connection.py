@@ -90,7 +90,10 @@ def why(error: Any) -> str:
     if error.code() != grpc.StatusCode.UNAVAILABLE:
         return details or str(error.code())
     if "CERTIFICATE_VERIFY_FAILED" in details:
-        return "the hub does not have the certificate on the aggregator's card"
+        return (
+            "the hub does not have the certificate on the aggregator's card, or it is not valid"
+            " now: is the clock of this machine right?"
+        )
     if "Connection refused" in details:
         return "the hub does not run, or is at another address"
     if "Cancelling all calls" in details:
@@ -98,7 +101,8 @@ def why(error: Any) -> str:
     if "Socket closed" in details or "Connection reset" in details:
         return (
             "the hub ended the connection: it does not run any more, or does not know this party's"
-            " certificate (the aggregator needs its card: pv4fad party join, and a restart)"
+            " certificate (the aggregator needs its card: pv4fad party join, and a restart), or one"
+            " of the two clocks is wrong"
         )
     return details
 

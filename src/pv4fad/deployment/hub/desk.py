@@ -6,7 +6,8 @@ A hub that was killed finds in status.json what it was doing, and goes on with i
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from pv4fad.deployment.exchange import JOBS, Reply, Request
@@ -57,10 +58,10 @@ class Desk:
         return new.number
 
     def _begin(self, status: Status, *, again: bool) -> None:
-        self._untold = set()
         self._journal = Journal(self._folder, status, self._parties)
         self._relay = Relay(self._parties, status.job, status.order, self._journal, resume=again)
-        self._journal.write()
+        self._untold = set()
+        self._write(self._journal, self._journal.write)
         self._figures.note(HUB_RUNNING, status.job, value=1)
         self._figures.note(HUB_STARTED, status.job, value=status.started.timestamp())
         self._figures.note(HUB_FAILED, value=0)
@@ -105,13 +106,24 @@ class Desk:
             self._end(str(error))
 
     def beat(self) -> None:
-        """Write how far the job is."""
-        if self._relay is not None and self._journal is not None:
-            self._journal.beat()
+        """Write how far the job is, or how it ended if the disk was full then."""
+        journal = self._journal
+        if journal is not None and (self._relay is not None or journal.end_is_missing):
+            self._write(journal, journal.beat)
+
+    def _write(self, journal: Journal, write: Callable[[], None]) -> None:
+        """A disk that takes nothing does not stop the relay, which needs none."""
+        before = journal.problem
+        try:
+            write()
+        except StoreError as error:
+            self._figures.failed(error)
+            if not before:
+                _log.error("%s; it is tried again every second", error)
 
     def _end(self, error: str) -> None:
         if self._journal is not None:
-            self._journal.finish(error)
+            self._write(self._journal, partial(self._journal.finish, error))
             status = self._journal.status
             passed = figures(
                 seconds=round(status.seconds, 3),

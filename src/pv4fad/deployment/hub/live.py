@@ -41,16 +41,22 @@ from pv4fad.deployment.live_keys import (
     welcome,
 )
 from pv4fad.deployment.party_folder import PartyFolder
-from pv4fad.errors import ProtocolError, WireError
+from pv4fad.errors import ProtocolError, Pv4fadError, StoreError, WireError
+from pv4fad.logs import Seldom
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 
 _COUNT = struct.Struct(">Q")  # before an answer: of the question that it answers
 _TRY_AGAIN_S = 0.5
 _HANDSHAKE_S = 2.0
 _MOST_WAITING = 64  # questions that a bank has not answered
+_SAY_EVERY_S = 1.0  # whoever sends nonsense must not fill the disk of the other
 _log = logging.getLogger("pv4fad.live")
 
 Answer = Callable[[bytes], bytes]
+
+
+def _seldom() -> Seldom:
+    return Seldom(_log, _SAY_EVERY_S)
 
 
 class NoAnswerError(ProtocolError):
@@ -78,6 +84,7 @@ class _Bank:
     """A handshake has ended, well or not."""
     waiting: dict[tuple[bytes, int], asyncio.Future[bytes]] = field(default_factory=dict)
     """By session and count of the question."""
+    warnings: Seldom = field(default_factory=_seldom)
 
     def give_up(self, error: NoAnswerError) -> None:
         """Nothing that is under way will be answered."""
@@ -118,7 +125,7 @@ class LiveQuestions:
         try:
             async with asyncio.timeout(timeout_s):
                 session = await self._session(bank, known)
-                sealed = session.seal(question)
+                sealed = self._sealed(session, question)
                 place = session_of(sealed), count_of(sealed)
                 answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
                 known.waiting[place] = answer
@@ -141,6 +148,13 @@ class LiveQuestions:
             if known.session is None:
                 raise NoAnswerError(f"{bank} is not connected")
         return known.session
+
+    @staticmethod
+    def _sealed(session: LiveSession, question: bytes) -> bytes:
+        try:
+            return session.seal(question)
+        except StoreError as error:
+            raise NoAnswerError(str(error)) from None
 
     def _send(self, bank: str, kind: Kind, body: bytes) -> None:
         try:
@@ -196,8 +210,8 @@ class LiveQuestions:
                 known.session.session,
             ):
                 known.give_up(NoAnswerError(f"{bank} was restarted"))
-        except ProtocolError as error:
-            _log.warning("%s: %s", bank, error)
+        except (ProtocolError, StoreError) as error:
+            known.warnings.say("%s: %s", bank, error)
 
     @staticmethod
     def _take_back(bank: str, known: _Bank, kind: int, rest: bytes) -> None:
@@ -211,6 +225,8 @@ class LiveQuestions:
     @staticmethod
     def _take_answer(session: LiveSession, known: _Bank, rest: bytes) -> None:
         _, opened = session.open(rest)
+        if len(opened) < _COUNT.size:
+            raise ProtocolError("a live answer that does not say to which question")
         (count,) = _COUNT.unpack_from(opened)
         waiting = known.waiting.get((session.session, count))
         if waiting is not None and not waiting.done():
@@ -220,8 +236,16 @@ class LiveQuestions:
 class _LiveAnswers:
     """A bank's end: one question after the other, in a thread."""
 
-    def __init__(self, own: Correspondence, answer: Answer, log: MarkLog) -> None:
-        self._own, self._answer, self._log = own, answer, log
+    def __init__(
+        self,
+        own: Correspondence,
+        answer: Answer,
+        log: MarkLog,
+        failed: Callable[[Exception], None] = lambda _: None,
+    ) -> None:
+        self._own, self._answer, self._log, self._failed = own, answer, log, failed
+        self._problem = ""
+        self._warnings, self._errors = _seldom(), _seldom()
         self._sessions: dict[bytes, LiveSession] = {}
 
     def take(self, data: bytes) -> bytes | None:
@@ -230,12 +254,24 @@ class _LiveAnswers:
         try:
             said = self._take_from(sender, body)
         except ProtocolError as error:
-            _log.warning("a live message was refused: %s", error)
+            self._warnings.say("a live message was refused: %s", error)
             return None
-        except Exception:
-            _log.exception("a live question was not answered")
+        except Exception as error:
+            self._note(error)
             return None
+        self._problem = ""
         return None if said is None else live_message(What.MESSAGE, sender, said)
+
+    def _note(self, error: Exception) -> None:
+        """Count it; in the log when it begins or changes, not at every question."""
+        self._failed(error)
+        on_purpose = isinstance(error, Pv4fadError)
+        problem = str(error) if on_purpose else type(error).__name__
+        unexpected = None if on_purpose else error
+        if problem != self._problem and self._errors.say(
+            "a live question was not answered: %s", problem, level=logging.ERROR, raised=unexpected
+        ):
+            self._problem = problem
 
     def _take_from(self, sender: str, body: bytes) -> bytes | None:
         if sender != PAYMENT_NETWORK or not body:
@@ -257,17 +293,20 @@ class _LiveAnswers:
 
 @contextmanager
 def answering(
-    folder: PartyFolder, correspondence: Correspondence, answer: Answer
+    folder: PartyFolder,
+    correspondence: Correspondence,
+    answer: Answer,
+    failed: Callable[[Exception], None] = lambda _: None,
 ) -> Iterator[None]:
     """A bank answers live questions until the block ends.
 
-    `answer` is called in a thread, with one question at a time.
+    `answer` is called in a thread, with one question at a time, and `failed` if it fails.
     """
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="live", daemon=True)
     thread.start()
     log = MarkLog.of_folder(folder.path)
-    answers = _LiveAnswers(correspondence, answer, log)
+    answers = _LiveAnswers(correspondence, answer, log, failed)
     task = asyncio.run_coroutine_threadsafe(_answer_all(folder, answers), loop)
     try:
         yield

@@ -102,11 +102,15 @@ class Hub:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
-            self._desk.require_patience()
-            for party in self._names.values():
-                waiting = self._desk.waiting_bytes(party)
-                self._figures.note(HUB_WAITING, party, value=waiting)
-            await asyncio.to_thread(self._desk.beat)  # writes a file
+            try:
+                self._desk.require_patience()
+                for party in self._names.values():
+                    waiting = self._desk.waiting_bytes(party)
+                    self._figures.note(HUB_WAITING, party, value=waiting)
+                await asyncio.to_thread(self._desk.beat)  # writes a file
+            except Exception as error:  # without it, the hub would not look any more
+                self._figures.failed(error)
+                _log.exception("unexpected error")
 
     async def _party(self, context: Any, *allowed: str) -> str:
         """Who calls: the party on whose card the certificate is."""

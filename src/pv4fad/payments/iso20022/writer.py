@@ -30,7 +30,6 @@ _ROWS_AT_ONCE = 10_000
 _UETR_PATTERN = "^[a-f0-9]{8}-[a-f0-9]{4}-4[a-f0-9]{3}-[89ab][a-f0-9]{3}-[a-f0-9]{12}$"
 _NO_XML_CHARACTER = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
-_TOO_MUCH = 10.0**18
 _LONGEST = {
     "MessageId": 35, "TransactionReference": 35, "UETR": 36,
     "OrderingAccount": 34, "OrderingName": 140, "OrderingStreet": 70, "OrderingCountryCityZip": 35,
@@ -102,11 +101,6 @@ def _compressed(path: Path, file: IO[bytes]) -> gzip.GzipFile | nullcontext[IO[b
 
 
 def _require_writable(transactions: pl.DataFrame) -> None:
-    for name in ("SettlementAmount", "InstructedAmount"):
-        if n := int((transactions[name] >= _TOO_MUCH).sum()):
-            raise DataError(
-                f"column {name}: {n:,} amounts of 10^18 or more; pacs.008 has 18 digits for them"
-            )
     for name, dtype in transactions.schema.items():
         if dtype in (pl.String, pl.Categorical):
             texts = transactions[name].unique().cast(pl.String)

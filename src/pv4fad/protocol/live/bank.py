@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from pv4fad.errors import ProtocolError
 from pv4fad.he.keys import SecretKey
+from pv4fad.logs import Seldom
 from pv4fad.protocol.checks import expect
 from pv4fad.protocol.live.messages import REASONS, LiveQuery, LiveRefusal, LiveReply, Reason
 from pv4fad.protocol.live.steps import ReplyMaker
@@ -20,6 +21,7 @@ from pv4fad.protocol.wire import decode, digest, encode
 
 TICKS_KEPT = 256
 """How many replies are remembered, for queries that come again."""
+_SAY_EVERY_S = 1.0
 _log = logging.getLogger("pv4fad.bank")
 
 
@@ -33,6 +35,7 @@ class LiveAnswers:
         self._clock = b""
         self._answered: dict[int, tuple[bytes, bytes]] = {}  # tick → digest of the query, reply
         self._refused: Reason | None = None
+        self._changes = Seldom(_log, _SAY_EVERY_S)
         self._n_outcomes = dict.fromkeys(("answered", *REASONS), 0)
 
     def outcomes(self) -> dict[str, int]:
@@ -89,9 +92,9 @@ class LiveAnswers:
 
     def _note(self, refused: Reason | None) -> None:
         """In the log when it begins or changes, not at every tick."""
-        if refused != self._refused:
+        if refused is None:
+            level, text = logging.INFO, "live queries are answered"
+        else:
+            level, text = logging.WARNING, f"live queries are refused: {refused}"
+        if refused != self._refused and self._changes.say(text, level=level):
             self._refused = refused
-            if refused is None:
-                _log.info("live queries are answered")
-            else:
-                _log.warning("live queries are refused: %s", refused)

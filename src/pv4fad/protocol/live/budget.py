@@ -8,16 +8,19 @@ process that ends loses what is left of its block.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
-from pv4fad.errors import DataError
+from pv4fad.errors import DataError, StoreError
 from pv4fad.files import write_whole
+from pv4fad.privacy.days import counted_day, why_ahead
 
 DEFAULT_TICKS_PER_DAY = 2_000_000
 """20 a second are 1,728,000 a day."""
 BLOCK = 4_096
+_log = logging.getLogger("pv4fad.bank")
 
 
 class TickBudget:
@@ -28,15 +31,26 @@ class TickBudget:
         path: Path,
         per_day: int,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        is_booked: Callable[[str], bool] = lambda _: True,
     ) -> None:
+        """`is_booked`: whether the queries of a day are in the bank's account of δ."""
         self._path, self._per_day, self._now = path, per_day, now
+        self._is_booked = is_booked
         self._day, self._spent = self._read()
         self._left = 0
         """Of the block that the file counts as spent."""
+        if ahead := why_ahead(self._clock(), self._day):
+            _log.warning("the count of live queries is ahead of the clock%s", ahead)
 
     @property
     def per_day(self) -> int:
         return self._per_day
+
+    @property
+    def day(self) -> str:
+        """The latest day on which it was spent from; nothing if there is none."""
+        return self._day
 
     @property
     def left(self) -> int:
@@ -46,12 +60,19 @@ class TickBudget:
         return max(0, self._per_day - self._spent) + self._left
 
     def _today(self) -> str:
-        """A clock that was set back does not start a new day."""
-        return max(self._now().date().isoformat(), self._day)
+        return counted_day(self._clock(), self._day)
+
+    def _clock(self) -> str:
+        return self._now().date().isoformat()
 
     def spend(self) -> bool:
-        """One more query, noted on disk; False if the day's budget is spent."""
+        """One more query, noted on disk; False if the day's budget is spent, or not booked.
+
+        `StoreError` if the disk does not take it; then nothing is spent.
+        """
         day = self._today()
+        if not self._is_booked(day):
+            return False
         if day != self._day:
             self._day, self._spent, self._left = day, 0, 0
         if not self._left:
@@ -68,8 +89,9 @@ class TickBudget:
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
             day, spent = content["day"], content["ticks"]
-            if type(day) is not str or type(spent) is not int or spent < 0:
+            if type(spent) is not int or spent < 0:
                 raise ValueError
+            date.fromisoformat(day)
         except FileNotFoundError:
             return "", 0
         except (ValueError, TypeError, KeyError):
@@ -80,5 +102,9 @@ class TickBudget:
         return day, spent
 
     def _write(self, spent: int) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(self._path, json.dumps({"day": self._day, "ticks": spent}) + "\n", private=True)
+        content = json.dumps({"day": self._day, "ticks": spent}) + "\n"
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(self._path, content, private=True)
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be written: {error.strerror}") from None

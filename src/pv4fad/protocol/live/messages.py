@@ -26,7 +26,8 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
     other keys       the keys in use are those of another match
     another query    it has answered another query for this tick
     tick over        it has answered many later ones
-    budget spent     it has answered as many ticks today as it allows
+    budget spent     it has answered as many ticks today as it allows; or those of the day are not
+                     yet in its account of δ, or do not fit there
 """
 
 

@@ -12,6 +12,8 @@ from pv4fad.he.noise import CircuitBound
 from pv4fad.he.one_hot import weight_bits
 from pv4fad.he.ring import Ring, RingParameters
 
+DISTANCE_BITS = 72
+"""A query is within 2^-72 of uniform, whatever t, classes and sets (`tests/he/test_noise.py`)."""
 TRACKS = 64
 """Sums that a bank returns: no query tells more than this many values modulo t."""
 

@@ -10,12 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import OrderError, ProtocolError
+from pv4fad.he.circuits import MOST_IN_RUN
 from pv4fad.he.keys import Decryptor, Evaluator, PublicKey, SecretKey
 from pv4fad.he.one_hot import OneHot, weight_bits
 from pv4fad.he.ring import Ciphertext, Ring
 from pv4fad.he.sanitise import Flood, Sanitiser
 from pv4fad.protocol.live.plan import TRACKS, track_sums
 from pv4fad.randomness import secret_residues
+
+DOUBLED_PER_BLOCK = 3
+"""Sums of D that a process keeps at most, 0.8 MB each."""
 
 Integers = NDArray[np.int64]
 Values = NDArray[np.uint32]
@@ -86,6 +90,7 @@ class QueryMaker:
             self._ring.encode(np.arange(self._ring.degree))
         )
         self._blocks: list[list[Ciphertext]] = []  # D, [block][set], at the top
+        self._doubled: dict[tuple[int, ...], Ciphertext] = {}
         self._masks: deque[Mask] = deque()
 
     def add_block(self, encrypted_shares: Sequence[bytes]) -> None:
@@ -96,7 +101,7 @@ class QueryMaker:
         ]
         if not self._blocks:  # what has a correction factor would be multiplied with its noise
             low = self._evaluator.switch_to(made[0], self._flood.n_primes)
-            self._ring.require_alike(low, self._sanitiser.cover())
+            self._ring.require_like_fresh(low, self._flood.n_primes)
         self._blocks.append(made)
 
     @property
@@ -119,24 +124,51 @@ class QueryMaker:
         return Query(self._ring.dump(self._evaluator.switch_to(z, 1)), mask.rho)
 
     def _products(self, placed: Placed) -> Ciphertext | None:
-        """Σ 2^w·onehot(slot)·D[block, set]: one product for each block and set."""
-        if not len(placed):
-            return None
-        group = placed.block * len(self._coefficients) + placed.set
-        order = np.argsort(group, kind="stable")
-        groups, starts = np.unique(group[order], return_index=True)
+        """Σ 2^w·onehot(slot)·D[block, set].
+
+        One product for each block and *run* of sets: questions about one account that have weights
+        w, w + 1, w + 2 … are one slot with 2^w of a mask, times D_0 + 2·D_1 + 4·D_2 …
+        """
         total: Ciphertext | None = None
-        for number, mine in zip(groups.tolist(), np.split(order, starts[1:]), strict=True):
-            block, of_set = divmod(number, len(self._coefficients))
-            mask = self._one_hot.of(placed.slot[mine], placed.weight[mine])
-            total = self._evaluator.add_prepared(total, self._blocks[block][of_set], mask)
+        for run, slots in runs_of(placed).items():
+            slot, weight = np.array(slots).T
+            one_hot = self._one_hot.of(slot, weight)
+            total = self._evaluator.add_prepared(total, self._doubled_sum(run), one_hot)
         return total
+
+    def _doubled_sum(self, run: tuple[int, ...]) -> Ciphertext:
+        """D_0 + 2·D_1 + 4·D_2 … of a block and its sets; most queries need the same few of them."""
+        if run not in self._doubled:
+            if len(self._doubled) >= DOUBLED_PER_BLOCK * len(self._blocks):
+                self._doubled.clear()
+            block, *sets = run
+            self._doubled[run] = self._evaluator.doubled_sum(
+                [self._blocks[block][one] for one in sets]
+            )
+        return self._doubled[run]
 
     def _mask(self) -> Mask:
         # ρ uniform as a polynomial is ρ uniform in every slot.
         rho = secret_residues(self._ring.plain_modulus, self._ring.degree)
         slots = self._ring.decode(self._ring.plaintext(self._header, rho))
         return Mask(self._sanitiser.cover(rho), track_sums(slots, self._ring.plain_modulus))
+
+
+def runs_of(placed: Placed) -> dict[tuple[int, ...], list[tuple[int, int]]]:
+    """(block, sets in the order of their weights) → slot and first weight of each such run."""
+    arrays = (placed.block, placed.slot, placed.weight, placed.set)
+    found: list[tuple[int, int, int, list[int]]] = []
+    for block, slot, weight, of_set in sorted(zip(*(a.tolist() for a in arrays), strict=True)):
+        if found and len(found[-1][3]) < MOST_IN_RUN:
+            *place, first, sets = found[-1]
+            if (*place, first + len(sets)) == (block, slot, weight):
+                sets.append(of_set)
+                continue
+        found.append((block, slot, weight, [of_set]))
+    runs: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for block, slot, weight, sets in found:
+        runs.setdefault((block, *sets), []).append((slot, weight))
+    return runs
 
 
 class ReplyMaker:

@@ -12,19 +12,21 @@
       4.  h = Σ (digit of v − digit of r)²: 0 just where P(x) = 0
           g ← Z_65537 per bin;  sends sanitised E2[h + g]                           → PaymentNetwork
     PaymentNetwork
-      5.  sends E2[bits of (h + g) mod 226]                                         → Bank
+      5.  sends E2[bits of (h + g) mod 482]                                         → Bank
     Bank
-      6.  h′ = Σ (bit − bit of g mod 226)²: 0 just where h = 0
+      6.  h′ = Σ (bit − bit of g mod 482)²: 0 just where h = 0
           g′ ← Z_65537 per bin;  sends sanitised E2[h′ + g′]                        → PaymentNetwork
     PaymentNetwork
       7.  sends E3[(h′ + g′) mod 11 is i] for each i of 11,
-          and E3[(L(x) + ρ) mod K is k] for each atom k of K                        → Bank
+          and E3[ω^(m·(L(x) + ρ))] for m = 1 … K − 1, ω of order 32 modulo t        → Bank
     Bank
       8.  I is the first of these at i = g′ mod 11: 1 just where h′ = 0
-          I_k = I·[L(x) = k], from the others and ρ
-          s_k ← Z_t per bin;  sends sanitised E3[I_k + s_k], and E_j[s_k]           → PaymentNetwork
+          J_m = I·ω^(m·L(x)) for m = 0 … K − 1, from the others and ρ; with I_k = I·[L(x) = k]
+          for the K atoms k it is Σ_k ω^(mk)·I_k, and so the J_m determine the I_k
+          s′_m ← Z_t per bin, s_k of them as I_k of J_m
+          sends sanitised E3[J_m + s′_m], and E_j[s_k]                              → PaymentNetwork
     PaymentNetwork
-      9.  opens u_k = I_k + s_k
+      9.  opens J_m + s′_m, and has of them u_k = I_k + s_k
 
 Of h and h′ the bank leaves out the squares of the payment network's own digits, which that adds
 itself.  A small table lies in several strips of a ciphertext (`he.strips`): a bin's value and mask
@@ -32,7 +34,7 @@ are then sums over its strips, which each party adds up in the clear.
 
 E1, E2, E3 are the payment network's rings for tags, distances and the run's own t.  The join is
 shared, I_k = u_k − s_k, and no party knows it: the bank sees ciphertexts only, and all that the
-payment network opens is uniform.  r, ρ, g, g′ and s_k are drawn for one message of one run, a mask
+payment network opens is uniform.  r, ρ, g, g′ and s′_m are drawn for one message of one run, a mask
 for every slot, and what answers it is stored before it is sent: the same g with other digits would
 tell differences.  All sizes follow from the table's layout, the bound on the bank's loads and the
 number of atoms.

@@ -55,7 +55,6 @@ def answer_table(
             parameters.largest_load(plan),
             powers,
             *table.block(block),
-            parameters.sizes.n_atoms,
         )
         for powers, block in zip(message.powers, blocks, strict=True)
     )

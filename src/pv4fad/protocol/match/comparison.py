@@ -8,8 +8,10 @@ multiple of M; without h nothing wraps.  So the remainders agree if and only if 
 twice:
 
     of                        digits                  distance at most     M      t₂ mod M
-    residues modulo T         23 in base 4, and a bit          208        226       223
-    remainders modulo 226     8 bits                             8         11        10
+    residues modulo T         18 in base 6, and a bit          451        482       467
+    remainders modulo 482     9 bits                             9         11        10
+
+Larger bases take fewer digits and leave a larger distance; with 11 at the end these are the fewest.
 """
 
 from __future__ import annotations
@@ -18,35 +20,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 Residues = NDArray[np.uint64]
-Remainders = NDArray[np.uint8]
+Remainders = NDArray[np.uint16]
+LastRemainders = NDArray[np.uint8]
 Digits = NDArray[np.uint8]
 
-_N_BASE_4 = 23
-N_DIGITS = _N_BASE_4 + 1
-LARGEST_DISTANCE = 9 * _N_BASE_4 + 1
-N_REMAINDERS = 226
-N_BITS = 8
+_BASE = 6
+_N_OF_BASE = 18
+N_DIGITS = _N_OF_BASE + 1
+LARGEST_DISTANCE = (_BASE - 1) ** 2 * _N_OF_BASE + 1
+N_REMAINDERS = 482
+N_BITS = 9
 LARGEST_DIFFERENCE = N_BITS
 N_LAST_REMAINDERS = 11
 
 
 def digits(values: Residues) -> Digits:
-    """The digits of residues modulo T, (24, values); the last one is a bit."""
-    places = np.arange(0, 2 * N_DIGITS, 2, dtype=np.uint64)[:, np.newaxis]
-    return ((values >> places) & np.uint64(3)).astype(np.uint8)
+    """The digits of residues modulo T, (19, values), the lowest first; the last one is a bit."""
+    found = np.empty((N_DIGITS, len(values)), np.uint8)
+    for place in range(N_DIGITS):
+        values, found[place] = np.divmod(values, np.uint64(_BASE))
+    return found
 
 
 def remainders(distances: Residues) -> Remainders:
     """What is compared of the distances of residues, under their masks."""
-    return (distances % np.uint64(N_REMAINDERS)).astype(np.uint8)
+    return (distances % np.uint64(N_REMAINDERS)).astype(np.uint16)
 
 
 def bits(values: Remainders) -> Digits:
-    """The bits of remainders, (8, values)."""
-    return (values >> np.arange(N_BITS, dtype=np.uint8)[:, np.newaxis]) & np.uint8(1)
+    """The bits of remainders, (9, values)."""
+    places = np.arange(N_BITS, dtype=np.uint16)[:, np.newaxis]
+    return ((values >> places) & np.uint16(1)).astype(np.uint8)
 
 
-def last_remainders(differences: Residues) -> Remainders:
+def last_remainders(differences: Residues) -> LastRemainders:
     """What is compared of the distances of remainders, under their masks."""
     return (differences % np.uint64(N_LAST_REMAINDERS)).astype(np.uint8)
 

@@ -42,7 +42,7 @@ class MaskedDistances(Message):
 
 @wire_message("remainder-bits", max_bytes=_GIB)
 class RemainderBits(Message):
-    """PaymentNetwork → Bank: the bits of what it opened, mod 226.  Ciphertexts under sk_S."""
+    """PaymentNetwork → Bank: the bits of what it opened, mod 482.  Ciphertexts under sk_S."""
 
     bits: tuple[bytes, ...]  # of each block
 
@@ -56,7 +56,8 @@ class MaskedDifferences(Message):
 
 @wire_message("indicator-planes", max_bytes=2 * _GIB)
 class IndicatorPlanes(Message):
-    """PaymentNetwork → Bank: remainders and classes of what it opened, one-hot.  Under sk_S."""
+    """PaymentNetwork → Bank: of what it opened, remainders, one-hot, and powers of classes.  Under
+    sk_S."""
 
     remainders: tuple[bytes, ...]  # of each block
     classes: tuple[bytes, ...]  # of each block
@@ -64,7 +65,7 @@ class IndicatorPlanes(Message):
 
 @wire_message("blinded-indicators", max_bytes=_GIB)
 class BlindedIndicators(Message):
-    """Bank → PaymentNetwork: E_S[I_k + s_k], uniform when opened, and E_j[s_k] under sk_j."""
+    """Bank → PaymentNetwork: E_S[J_m + s′_m], uniform when opened, and E_j[s_k] under sk_j."""
 
     indicators: tuple[bytes, ...]
     encrypted_shares: tuple[bytes, ...]

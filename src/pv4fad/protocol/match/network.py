@@ -17,6 +17,7 @@ from pv4fad.hashing.tags import TAG_MODULUS, tags_of
 from pv4fad.he.keys import SecretKey
 from pv4fad.he.ring import DISTANCE_RING, Ring
 from pv4fad.protocol.checks import expect
+from pv4fad.protocol.match.class_powers import of_classes, turns
 from pv4fad.protocol.match.comparison import (
     Digits,
     bits,
@@ -189,11 +190,10 @@ class MatchMessages:
 
 def keep_values(message: MaskedValues, run: Records, pool: WorkerPool) -> None:
     """After step 2: v, and the classes under their masks."""
-    n_atoms = np.uint64(parameters_of(run).sizes.n_atoms)
     opened = _opened("tags", message, message.ciphertexts, run, pool)
     for where, (values, classes) in opened:
         run.put(OpenedValues(values), *where)
-        run.put(OpenedClasses((classes % n_atoms).astype(np.uint8)), *where)
+        run.put(OpenedClasses(turns(classes)), *where)
 
 
 def keep_distances(message: MaskedDistances, run: Records, pool: WorkerPool) -> None:
@@ -218,7 +218,7 @@ def _distances(rest: NDArray[np.uint64], own: Digits) -> NDArray[np.uint64]:
 
 
 def keep_shares(message: BlindedIndicators, run: Records, pool: WorkerPool) -> None:
-    """Step 7: u_k opened, E_j[s_k] as it came, block by block."""
+    """Step 9: u_k opened, E_j[s_k] as it came, block by block."""
     parameters = parameters_of(run)
     share, plan = Ring.of(parameters.share_ring), parameters.table(message.address.table_id)
     per_block = parameters.sizes.n_atoms * parameters.share_blocks_per_block(plan)
@@ -228,7 +228,8 @@ def keep_shares(message: BlindedIndicators, run: Records, pool: WorkerPool) -> N
     for ciphertext in shares:
         share.load(ciphertext, parameters.share_ring.n_data_primes)  # refuses what is of no use
     opened = _opened("match", message, message.indicators, run, pool)
-    for i, (where, u) in enumerate(opened):
+    for i, (where, sums) in enumerate(opened):
+        u = of_classes(sums, parameters.plain_modulus)
         run.put(OpenedBlock(u.astype(np.uint32)), *where)
         run.put(BankShares(b"".join(shares[i * per_block : (i + 1) * per_block])), *where)
 

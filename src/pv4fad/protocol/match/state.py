@@ -55,17 +55,17 @@ class OpenedValues(Record):
 
 @dataclass(frozen=True)
 class OpenedClasses(Record):
-    """(L(x) + ρ) mod K of a block, until it is sent; one for each bank, table and block."""
+    """(L(x) + ρ) mod 32 of a block, until it is sent; one for each bank, table and block."""
 
     classes: NDArray[np.uint8] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class OpenedDistances(Record):
-    """(h + g) mod 226 of a block, until its differences are opened; one for each bank, table and
+    """(h + g) mod 482 of a block, until its differences are opened; one for each bank, table and
     block."""
 
-    remainders: NDArray[np.uint8] = field(repr=False)
+    remainders: NDArray[np.uint16] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,16 @@ class ValueMask(Record):
 
 @dataclass(frozen=True)
 class ClassMask(Record):
-    """ρ mod K of a block, until its indicators are made; one for each table and block."""
+    """ρ mod 32 of a block, until its indicators are made; one for each table and block."""
 
     rho: NDArray[np.uint8] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class DistanceMask(Record):
-    """g mod 226 of a block, until the bits of h + g have come; one for each table and block."""
+    """g mod 482 of a block, until the bits of h + g have come; one for each table and block."""
 
-    remainders: NDArray[np.uint8] = field(repr=False)
+    remainders: NDArray[np.uint16] = field(repr=False)
 
 
 @dataclass(frozen=True)

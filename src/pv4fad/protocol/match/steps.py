@@ -21,11 +21,11 @@ from pv4fad.he.polynomial import evaluate, exponents, n_powers, power_rows
 from pv4fad.he.ring import Ciphertext, Ring
 from pv4fad.he.sanitise import Flood, Sanitiser
 from pv4fad.he.strips import Strips
-from pv4fad.protocol.match.comparison import N_LAST_REMAINDERS, Digits, Remainders, squares
+from pv4fad.protocol.match.class_powers import Turns, of_classes, powers, turns
+from pv4fad.protocol.match.comparison import N_LAST_REMAINDERS, Digits, LastRemainders, squares
 from pv4fad.randomness import secret_residues
 
 Residues = NDArray[np.uint64]
-Classes = NDArray[np.uint8]
 
 
 # The payment network.
@@ -44,8 +44,8 @@ def encrypt_powers(job: PowersJob) -> bytes:
     """PaymentNetwork, step 1: E1[x^i], back to back."""
     strips = Strips(len(job.tags), job.secret.ring.degree)
     steps = exponents(job.degree, strips.n)
-    powers = dict(zip(steps, powers_of(job.tags, steps), strict=True))
-    return _encrypted(job.secret, power_rows(powers, job.degree, strips))
+    of_x = dict(zip(steps, powers_of(job.tags, steps), strict=True))
+    return _encrypted(job.secret, power_rows(of_x, job.degree, strips))
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class PlanesJob:
     """Step 7 for one block."""
 
     secret: SecretKey
-    remainders: Remainders = field(repr=False)  # (h′ + g′) mod 11
-    classes: Classes = field(repr=False)  # (L(x) + ρ) mod K
+    remainders: LastRemainders = field(repr=False)  # (h′ + g′) mod 11
+    classes: Turns = field(repr=False)  # (L(x) + ρ) mod 32
     n_classes: int
 
 
@@ -100,10 +100,10 @@ class EncryptedPlanes:
 
 
 def encrypt_planes(job: PlanesJob) -> EncryptedPlanes:
-    """PaymentNetwork, step 7: E3[remainders, one-hot], and E3[classes, one-hot]."""
-    strips = Strips(len(job.classes), job.secret.ring.degree)
+    """PaymentNetwork, step 7: E3[remainders, one-hot], and E3[powers of classes]."""
+    strips, t = Strips(len(job.classes), job.secret.ring.degree), job.secret.ring.plain_modulus
     remainders = strips.across(_one_hot(job.remainders, N_LAST_REMAINDERS))
-    classes = (strips.alike(row) for row in _one_hot(job.classes, job.n_classes))
+    classes = (strips.alike(powers(job.classes, m, t)) for m in range(1, job.n_classes))
     return EncryptedPlanes(_encrypted(job.secret, remainders), _encrypted(job.secret, classes))
 
 
@@ -132,7 +132,6 @@ class ValuesJob:
     powers: bytes = field(repr=False)
     tags: Residues = field(repr=False)  # (largest load, bins)
     classes: NDArray[np.int16] = field(repr=False)  # (largest load, bins): −1 where no account is
-    n_classes: int
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ class ValuesBlock:
 
     values: tuple[bytes, ...] = field(repr=False)  # E1[P(x) + r], E1[L(x) + ρ]
     r: Residues = field(repr=False)
-    rho: Classes = field(repr=False)  # ρ mod K
+    rho: Turns = field(repr=False)  # ρ mod 32
 
 
 def mask_values(job: ValuesJob) -> ValuesBlock:
@@ -150,15 +149,15 @@ def mask_values(job: ValuesJob) -> ValuesBlock:
     ring = evaluator.ring
     strips = Strips(job.tags.shape[1], ring.degree)
     top = ring.parameters.n_data_primes
-    powers = ring.load_all(job.powers, n_powers(job.degree, strips.n), top)
+    of_x = ring.load_all(job.powers, n_powers(job.degree, strips.n), top)
     polynomials = bin_polynomials(*_padded(job), job.degree)
     values, masks = [], []
     for coefficients in (polynomials.tags, polynomials.values):
-        value = evaluate(evaluator, powers, job.degree, strips, coefficients)
+        value = evaluate(evaluator, of_x, job.degree, strips, coefficients)
         masks.append(_add_mask(evaluator, value, strips))
         values.append(sanitiser.sanitise(value))
     r, rho = masks
-    return ValuesBlock(tuple(values), r, (rho % np.uint64(job.n_classes)).astype(np.uint8))
+    return ValuesBlock(tuple(values), r, turns(rho))
 
 
 def _padded(job: ValuesJob) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -220,8 +219,8 @@ class IndicatorsJob:
     own_secret: SecretKey
     flood: Flood
     planes: EncryptedPlanes
-    remainders: Remainders = field(repr=False)  # g′ mod 11
-    rho: Classes = field(repr=False)
+    remainders: LastRemainders = field(repr=False)  # g′ mod 11
+    rho: Turns = field(repr=False)
     n_classes: int
 
 
@@ -231,7 +230,7 @@ class BlindedBlock:
     once they are encrypted."""
 
     shares: NDArray[np.uint32] = field(repr=False)  # (classes, bins), s_k
-    blinded: tuple[bytes, ...] = field(repr=False)  # E3[I_k + s_k], one per class
+    blinded: tuple[bytes, ...] = field(repr=False)  # E3[J_m + s′_m], as many
     encrypted_shares: tuple[bytes, ...] = field(repr=False)  # E_j[s_k], class by class
 
 
@@ -240,17 +239,18 @@ def blind_indicators(job: IndicatorsJob) -> BlindedBlock:
     evaluator, sanitiser = Evaluator(job.public), Sanitiser(job.public, job.flood)
     strips = Strips(len(job.rho), evaluator.ring.degree)
     own = SecretEncryptor(job.own_secret)
-    equal = _equal(evaluator, job, strips)
-    shares, blinded, encrypted = [], [], []
-    for selected in _selected_planes(evaluator, job, strips):
-        indicator = evaluator.multiply(equal, selected)
-        share = _add_mask(evaluator, indicator, strips)
-        blinded.append(sanitiser.sanitise(indicator))
-        for start in range(0, strips.n_bins, own.ring.degree):
-            part = share[start : start + own.ring.degree]
-            encrypted.append(own.ring.dump(own.encrypt(part)))
-        shares.append(share.astype(np.uint32))
-    return BlindedBlock(np.stack(shares), tuple(blinded), tuple(encrypted))
+    masks, blinded = [], []
+    for one in _power_sums(evaluator, job, strips):
+        masks.append(_add_mask(evaluator, one, strips))
+        blinded.append(sanitiser.sanitise(one))
+    shares = of_classes(np.stack(masks), evaluator.ring.plain_modulus)
+    parts = (
+        share[start : start + own.ring.degree]
+        for share in shares
+        for start in range(0, strips.n_bins, own.ring.degree)
+    )
+    encrypted = tuple(own.ring.dump(own.encrypt(part)) for part in parts)
+    return BlindedBlock(shares.astype(np.uint32), tuple(blinded), encrypted)
 
 
 def _equal(evaluator: Evaluator, job: IndicatorsJob, strips: Strips) -> Ciphertext:
@@ -262,19 +262,15 @@ def _equal(evaluator: Evaluator, job: IndicatorsJob, strips: Strips) -> Cipherte
     return evaluator.add_products(None, zip(encrypted, own, strict=True))
 
 
-def _selected_planes(
-    evaluator: Evaluator, job: IndicatorsJob, strips: Strips
-) -> Iterable[Ciphertext]:
-    """E3[L(x) = k] for each class k: where ρ ≡ j, plane k + j of those that came."""
-    n, top = job.n_classes, evaluator.ring.parameters.n_data_primes
-    planes = evaluator.ring.load_all(job.planes.classes, n, top)
-    where = enumerate(_one_hot(job.rho, n))
-    masks = {j: evaluator.prepare(strips.alike(w), top) for j, w in where if w.any()}
-    for k in range(n):
-        total = None
-        for j, mask in masks.items():
-            total = evaluator.add_prepared(total, planes[(k + j) % n], mask)
-        yield total
+def _power_sums(evaluator: Evaluator, job: IndicatorsJob, strips: Strips) -> Iterable[Ciphertext]:
+    """E3[J_m] for each m: I times the power of the class, turned back by ρ."""
+    ring, top = evaluator.ring, evaluator.ring.parameters.n_data_primes
+    equal = _equal(evaluator, job, strips)
+    yield evaluator.switch_to(equal, top - 1)
+    encrypted = ring.load_all(job.planes.classes, job.n_classes - 1, top)
+    for m, power in enumerate(encrypted, 1):
+        back = strips.alike(powers(job.rho, -m, ring.plain_modulus))
+        yield evaluator.multiply(equal, evaluator.times_slots(power, back))
 
 
 def _add_mask(evaluator: Evaluator, into: Ciphertext, strips: Strips) -> Residues:

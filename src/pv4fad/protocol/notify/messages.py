@@ -40,7 +40,16 @@ class Notify(Message):
 
 def notice(address: Address, reference: str, account: str, level: int) -> Notify:
     """The same bytes whenever it is made again."""
+    return Notify(address, _body(reference, account, level))
+
+
+def require_fits(reference: str, account: str, level: int) -> None:
+    """`ParameterError` if no notice can hold that."""
+    _body(reference, account, level)
+
+
+def _body(reference: str, account: str, level: int) -> bytes:
     text = json.dumps([reference, account, level], separators=(",", ":")).encode()
     if len(text) > BODY_BYTES:
         raise ParameterError("payment reference and account are too long for a notice")
-    return Notify(address, text.ljust(BODY_BYTES))
+    return text.ljust(BODY_BYTES)

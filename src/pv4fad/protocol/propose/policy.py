@@ -80,13 +80,26 @@ class Policy(ValidatedModel):
         if reason is not None:
             raise PolicyError(f"{bank} takes no part in run {parameters.run_id}, by its {reason}")
 
+    def require_answers(self, parameters: RunParameters, bank: str) -> None:
+        """`PolicyError` if this bank answers nothing in such a run, which it may have joined under
+        an earlier policy: what was released remains released, and questions can still be refused.
+        """
+        reason = self._not_metered(parameters)
+        if reason is not None:
+            raise PolicyError(f"{bank} answers nothing in run {parameters.run_id}, by its {reason}")
+
+    def _not_metered(self, run: RunParameters) -> str | None:
+        if self.metered and not run.metered:
+            return "policy on metered: the run is not metered"
+        return None
+
     def _problem(self, run: RunParameters, bank: str) -> str | None:
         if run.mode not in self.modes:
             return f"policy on modes ({', '.join(self.modes)}): the run has mode {run.mode}"
         if run.noise not in self.noise:
             return f"policy on noise ({', '.join(self.noise)}): the run has noise {run.noise}"
-        if self.metered and not run.metered:
-            return "policy on metered: the run is not metered"
+        if (reason := self._not_metered(run)) is not None:
+            return reason
         if self.bound is not None and run.bound > self.bound:
             return f"policy on bound (at most {self.bound}): the run has bound {run.bound}"
         if self.epsilon is not None:
@@ -101,14 +114,14 @@ class Policy(ValidatedModel):
         h, most = run.honest_banks, self.most_honest_banks(len(run.banks))
         if h > most:
             return (
-                f"policy on honest banks (at most {most} of {len(run.banks)}, itself included):"
+                f"policy on honest-banks (at most {most} of {len(run.banks)}, itself included):"
                 f" the run relies on {h}, and would need less noise of each"
             )
         if self.relies_on is not None:
             relied = sorted(({bank} | set(self.relies_on)) & set(run.banks))
             if len(relied) < h:
                 return (
-                    f"policy on relies-on: the run relies on {h} honest banks, and of those that"
-                    f" it relies on only {', '.join(relied)} take part"
+                    f"policy on relies-on: the run relies on {h} for honest noise, and of those"
+                    f" that it relies on only {', '.join(relied)} take part"
                 )
         return None

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import BudgetError, OrderError
+from pv4fad.privacy.days import counted_day, why_ahead
 from pv4fad.privacy.delta import upper_bound
 from pv4fad.privacy.ledger import charge_delta
 from pv4fad.privacy.pairwise import pairwise_mask
@@ -197,14 +198,16 @@ class BankScoring:
         # can be in any of them, and the payment network names and multiplies tables as it likes.
         kind = "broadcast" if plan.broadcast else "routed"
         noted = training.find(LayersAnswered, kind) or LayersAnswered("", 0)
-        # A clock that was set back does not start a new day.
-        day = max(self.now().date().isoformat(), noted.day)
+        today = self.now().date().isoformat()
+        day, ahead = counted_day(today, noted.day), why_ahead(today, noted.day)
+        if ahead:
+            log.warning("%s, %s table: the count is ahead of the clock%s", self.name, kind, ahead)
         answered = noted.layers if day == noted.day else 0
         if answered + message.n_layers > self.layers_per_day:
             raise BudgetError(
                 f"{self.name} answers at most {self.layers_per_day} layers per table and day; of "
                 f"its {kind} table it has answered {answered}, and is asked for "
-                f"{message.n_layers} more: go on tomorrow (UTC), or have this limit raised"
+                f"{message.n_layers} more: go on tomorrow (UTC), or have this limit raised{ahead}"
             )
         total = answered + message.n_layers
         training.put(LayersAnswered(day, total), kind)

@@ -10,7 +10,8 @@ The aggregator passes on a sum only if every slot of it is 0 or 1 and the ones f
 of the bank's budget for the day.  So the payment network learns at most a bit per slot, and no more
 positive ones than the bank allows, whatever it sends: to pass, it must know what the bank opens up
 to one bit.  Otherwise the aggregator passes on nothing and stops: this bank's answers wait until a
-person at the bank has acted.  The aggregator learns how many bits are 1, not whose they are.
+person at the bank has acted.  The aggregator learns how many bits are 1, not whose they are; with
+the bank's seed it would see that, too.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pv4fad.privacy.days import counted_day, why_ahead
 from pv4fad.store.records import Record
 
 SEED_BYTES = 32
@@ -72,10 +74,13 @@ class Metered(Record):
             )
         if slots.max(initial=0) > 1:
             return "an answer is neither 0 nor 1: it or the payment network has deviated"
-        day = max(today, self.day)  # a clock that was set back does not start a new day
+        day = counted_day(today, self.day)
         positives = int(slots.sum()) + (self.positives if day == self.day else 0)
         if positives > budget.positives_per_day:
-            return f"its budget of {budget.positives_per_day} positive answers a day is used up"
+            return (
+                f"its budget of {budget.positives_per_day} positive answers a day is used up"
+                f"{why_ahead(today, self.day)}"
+            )
         return replace(self, day=day, positives=positives)
 
     def stopped(self, budget: Budget) -> Metered:

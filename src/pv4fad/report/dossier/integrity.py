@@ -13,7 +13,7 @@ from pv4fad.attack.findings import FILE_NAME
 from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.verify import Audit, verify_logs
 from pv4fad.protocol.identity import stored_identity
-from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK, in_words
 from pv4fad.report.content import Gap
 from pv4fad.run.document import RunDocument
 from pv4fad.run.folder import RUN_FILE, RunFolder
@@ -64,7 +64,8 @@ def integrity(
     missing = sorted(expected - {log.party for log in logs})
     gaps = []
     if missing and logs:
-        gaps.append(Gap("Signed logs", f"not of {', '.join(missing)}: pv4fad audit export"))
+        names = in_words(", ".join(missing), document.data_schema.words)
+        gaps.append(Gap("Signed logs", f"not of {names}: pv4fad audit export"))
     elif missing:
         gaps.append(Gap("Signed logs", NO_LOGS))
     attack = folder.path / PAYMENT_NETWORK / FILE_NAME

@@ -11,6 +11,7 @@ from typing import Any
 
 from pv4fad.evaluation.evaluate import JOINT
 from pv4fad.files import write_folder
+from pv4fad.protocol.roles import in_words
 from pv4fad.report.content import Gap, ReportContent
 from pv4fad.report.dossier.integrity import Integrity
 from pv4fad.report.dossier.processing import ROLES, TO_FILL_IN, Processing, processing
@@ -30,6 +31,7 @@ from pv4fad.report.page import page_values
 from pv4fad.report.privacy import privacy_view
 from pv4fad.report.render import render_page
 from pv4fad.report.texts import count_text, estimate_text
+from pv4fad.run.scoring_record import ScoringRecord
 
 JSON_FILE = "dossier.json"
 QUESTIONS = {
@@ -126,6 +128,7 @@ def _values(dossier: Dossier) -> dict[str, Any]:
         "json_file": JSON_FILE,
         "details_open": True,
         "processing": dossier.processing,
+        "who": [in_words(name, words) for name in dossier.processing.parties],
         "roles": ROLES,
         "to_fill_in": TO_FILL_IN,
         "recall_headings": None if evaluation is None else recall_headings(evaluation),
@@ -142,8 +145,13 @@ def _values(dossier: Dossier) -> dict[str, Any]:
             (words("commitment of the {lead}"), dossier.integrity.commitment or "none"),
             *dossier.integrity.files.items(),
         ],
-        "signers": [(name, key, f"{n:,}") for name, key, n in dossier.integrity.parties],
-        "faults": [] if audit is None else [(one.party, one.what) for one in audit.faults],
+        "signers": [
+            (in_words(name, words), key, f"{n:,}") for name, key, n in dossier.integrity.parties
+        ],
+        "faults": [
+            (in_words(one.party, words), in_words(one.what, words))
+            for one in (() if audit is None else audit.faults)
+        ],
         "exceeded": () if content.attack is None else content.attack.exceeded,
     }
 
@@ -176,9 +184,18 @@ def _learned(content: ReportContent) -> str:
     if scoring.learned is None:
         return "the {lead}: vote totals, which tell kinds of {records} apart"
     return (
-        f"the {{lead}}: noisy counts, and bits about {scoring.accounts_known:,} {{records}},"
-        f" {scoring.accounts_positive:,} of them not ordinary; the others: public sizes"
+        f"the {{lead}}: noisy counts, and bits about {scoring.records_known:,} {{records}},"
+        f" {scoring.records_positive:,} of them not ordinary; {_metered(scoring)}the others:"
+        " public sizes"
     )
+
+
+def _metered(scoring: ScoringRecord) -> str:
+    positive = scoring.positive_answers
+    if positive is None:
+        return ""
+    each = ", ".join(f"{name} {n:,}" for name, n in positive.items())
+    return f"the aggregator: how many answers of each {{holder}} were positive ({each}); "
 
 
 def _attacked(content: ReportContent) -> str:

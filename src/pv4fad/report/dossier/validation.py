@@ -35,7 +35,7 @@ class Validation:
         """For JSON."""
         found = self.evaluation
         return {
-            "transactions": None if found is None else found.transactions,
+            "rows": None if found is None else found.transactions,
             "anomalies": None if found is None else found.anomalies,
             "detectors": None if found is None else found.numbers(),
             "stability": [asdict(period) for period in self.periods],

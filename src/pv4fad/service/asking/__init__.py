@@ -16,6 +16,6 @@
     stored      the model in the store: follows it when another match is in force
 
 At every tick every bank is sent one ciphertext: the query that was made in the tick before, or a
-cover if there is none, or none is ready.  Payments are taken up halfway between two ticks, and
-released a tick later if all is well: what is asked shows neither in sizes nor in times.
+cover if there is none, or none is ready.  Payments are taken up soon after a tick, asked about at
+the next, and released halfway after that: what is asked shows neither in sizes nor in times.
 """

@@ -113,8 +113,9 @@ class Crew:
     def __init__(
         self, banks: Mapping[str, BankSetup], shares: BinaryIO, n_workers: int | None = None
     ) -> None:
-        """By default one worker per core, and no more than banks."""
-        n_workers = n_workers or min(len(banks), available_cores())
+        """By default two workers per core, and no more than banks: so a few banks that do not
+        divide by the cores share them evenly."""
+        n_workers = n_workers or min(len(banks), 2 * available_cores())
         names = list(banks)
         self._workers = [
             _Worker({name: banks[name] for name in names[i::n_workers]}, shares)

@@ -1,10 +1,10 @@
-"""The engine: asks at ticks; takes payments up and releases decisions halfway between them.
+"""The engine: asks at ticks; takes payments up and releases decisions between them.
 
-    n - 1/2  a payment that came since n - 3/2 is taken up; its questions go to workers
+    n - 4/5  a payment that came since n - 9/5 is taken up; its questions go to workers
     tick n   the queries are sent, as queries are sent at every tick
     n + 1/2  the payment is released, if all answers are there; otherwise after the first tick when
              they are.  A query that was lost is made again.  After the timeout, counted from
-             n - 1/2, it is released without them
+             when it came, it is released without them
 
 Payments that miss nothing are decided at once, and so are those that miss only answers of banks
 that do not answer anything any more.
@@ -33,6 +33,7 @@ from pv4fad.protocol.live.messages import CLOCK_BYTES
 from pv4fad.protocol.live.network import Asked, place
 from pv4fad.protocol.live.plan import most_questions
 from pv4fad.randomness import secret_bytes
+from pv4fad.service.aside import aside
 from pv4fad.service.asking.crew import Crew
 from pv4fad.service.asking.held import Held
 from pv4fad.service.asking.knowledge import Knowledge
@@ -41,6 +42,8 @@ from pv4fad.service.asking.model import LiveModel
 from pv4fad.service.asking.newcomers import Newcomers
 from pv4fad.service.decisions import Decided
 
+TAKEN_UP, RELEASED = 0.2, 0.5
+"""Of a tick: replies are there soon after it, and workers have most of it to make queries."""
 RELEASED_AFTER = 1  # ticks
 _READY_WITHIN_S = 120.0
 _log = logging.getLogger("pv4fad.live")
@@ -78,7 +81,7 @@ class Timing:
 
     @property
     def lost_after_s(self) -> float:
-        """When a query without a reply is taken as lost, and its questions are asked again."""
+        """When the questions of a query without a reply are asked again; it may still come."""
         return max(2 * self.tick_s, self.timeout_s / 4)
 
     @property
@@ -138,7 +141,7 @@ class LiveEngine:
         left = np.arange(len(payments))
         while len(left):
             asking = self._asking
-            judged = await asyncio.to_thread(JudgedPayments, asking.model.judging, payments)
+            judged = await aside(len(payments), JudgedPayments, asking.model.judging, payments)
             held = Held(judged, left, asking.knowledge)
             self.newcomers.meet(held.newcomers(asking.model.judging.directory))
             async for part in asking.decide(held):
@@ -156,9 +159,10 @@ class LiveEngine:
                 self._asking.miss(late)
             number += late
             self._asking.send(number, self._id)
-            await self._clock.until(start + (number + 0.5) * self._timing.tick_s)
-            self._asking.release(number)
+            await self._clock.until(start + (number + TAKEN_UP) * self._timing.tick_s)
             self._asking.take_up(number)
+            await self._clock.until(start + (number + RELEASED) * self._timing.tick_s)
+            self._asking.release(number)
             number += 1
 
     def status(self) -> list[BankStatus]:
@@ -241,13 +245,14 @@ class _Asking:
         at_once = ~held.waiting() | held.missing(answering[self.model.tables.bank[held.account]])
         held.release(at_once)
         if held.left.any():
+            held.deadline = self._now() + self._timing.timeout_s
             self._held.append(held)
         while held.left.any() or not held.released.empty():
             if self._ended and held.released.empty():
                 return
             released = await held.released.get()
             if released is not None:
-                yield await asyncio.to_thread(held.decided, released)
+                yield await aside(len(released.rows), held.decided, released)
 
     def send(self, number: int, clock: bytes) -> None:
         """At the tick: a query to every bank."""
@@ -260,7 +265,7 @@ class _Asking:
             line.miss(n_ticks)
 
     def release(self, number: int) -> None:
-        """Halfway after a tick: what is answered, or has waited too long."""
+        """Some time after a tick: what is answered, or has waited too long."""
         answering = self._answering()
         now = self._now()
         for held in self._held:
@@ -274,10 +279,10 @@ class _Asking:
         self._held = [held for held in self._held if held.left.any()]
 
     def take_up(self, number: int) -> None:
-        """Then: what is asked at the next tick."""
+        """What is asked at the next tick."""
         for held in self._held:
             if held.taken_up is None:
-                held.taken_up, held.deadline = number, self._now() + self._timing.timeout_s
+                held.taken_up = number
         if not self._held:
             return
         account, of_set = self._questions()

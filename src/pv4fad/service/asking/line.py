@@ -7,8 +7,9 @@ Covers are made one at a time and kept in reserve, so that the rate stays consta
 busy with questions, get no processor or are started again.  When there is none left, the bank is
 sent nothing at this tick, and that is counted.
 
-A query is sent only after its questions are on disk.  A reply that is not what was asked for ends
-it: this bank is not asked any more until the service is started again.
+A query is sent only after its questions are on disk.  If no reply comes for a while, its questions
+are asked again at another tick; its own reply still counts until the timeout.  A reply that is not
+what was asked for ends it: this bank is not asked any more until the service is started again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.errors import ProtocolError, Pv4fadError, WorkerError
+from pv4fad.logs import Seldom
 from pv4fad.protocol.live.network import (
     Asked,
     LiveRefusalError,
@@ -95,13 +97,16 @@ class Line:
         self._most_covers, self._now, self._learned = most_covers, now, learned
         self._heard, self._warned = now(), -_WARN_EVERY_S
         self._excluded = ""
-        self._refused = ""
+        self._refused = self._said = ""
+        self._refusals = Seldom(_log, _WARN_EVERY_S)
         self._nothing = place(tables, _NONE, _NONE, 0)[0]
         self._making: asyncio.Task[None] | None = None
         self._made: _Made | None = None
         self._covers: deque[_Made] = deque()
         self._covering: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
+        self._awaited: dict[int, tuple[float, Asked]] = {}
+        """By tick: when a query was sent, and its questions; not those that came too late."""
         self.counts = Counts()
 
     @property
@@ -167,6 +172,9 @@ class Line:
 
     def tick(self, number: int, clock: bytes) -> None:
         """Send one query."""
+        late = self._now() - self._lost_after_s
+        for before in [one for one, (since, _) in self._awaited.items() if since <= late]:
+            self._await_no_more(before)
         made, self._made = self._made, None
         if made is None and self._covers:
             made = self._covers.popleft()
@@ -182,6 +190,7 @@ class Line:
         self.counts.bytes += len(data)
         self.counts.questions += len(made.asked.account)
         self.counts.with_questions += len(made.asked.account) > 0
+        self._awaited[number] = self._now(), made.asked
         self._start(self._exchange(sent, data))
 
     def miss(self, n_ticks: int) -> None:
@@ -197,7 +206,7 @@ class Line:
 
     async def _exchange(self, sent: Sent, data: bytes) -> None:
         try:
-            reply = await self._ask(self.bank, data, self._lost_after_s)
+            reply = await self._ask(self.bank, data, self._silent_after_s)
         except ProtocolError:
             self._lose(sent)
             return
@@ -213,19 +222,26 @@ class Line:
             self._exclude(str(error))
             self._lose(sent)
         else:
-            self._heard, self._refused = self._now(), ""
-            self._mark(sent.asked, in_flight=False)
+            self._heard, self._refused, self._said = self._now(), "", ""
+            self._await_no_more(sent.tick)
             if len(bits):
                 self._learned(sent.asked, bits)
 
     def _lose(self, sent: Sent) -> None:
         self.counts.lost += 1
-        self._mark(sent.asked, in_flight=False)
+        self._await_no_more(sent.tick)
+
+    def _await_no_more(self, tick: int) -> None:
+        """What is still unknown of its questions can be asked again, under another mask."""
+        if tick in self._awaited:
+            _, asked = self._awaited.pop(tick)
+            self._mark(asked, in_flight=False)
 
     def _refuse(self, reason: str) -> None:
-        if reason != self._refused:
-            _log.warning("%s refuses live queries: %s", self.bank, reason)
-            self._refused = reason
+        self._refused = reason
+        text = "%s refuses live queries: %s"
+        if reason != self._said and self._refusals.say(text, self.bank, reason):
+            self._said = reason
 
     def _exclude(self, reason: str) -> None:
         if not self._excluded:

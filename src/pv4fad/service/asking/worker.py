@@ -15,12 +15,14 @@ process inherits: they are the same for every worker, and for one that is starte
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import os
 import select
 import struct
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, BinaryIO
@@ -39,6 +41,8 @@ HEAD = struct.Struct("<IB")  # length of the body, kind
 _QUERY = struct.Struct("<HQI")  # bank, number, questions
 _MADE = struct.Struct("<HQ")  # bank, number
 _LENGTH = struct.Struct("<I")
+_PIPE_BYTES = 2**20
+"""Some queries: the worker goes on while nobody reads them."""
 
 
 class Kind(IntEnum):
@@ -166,6 +170,8 @@ def main() -> None:
     """`python -m pv4fad.service.asking.worker DESCRIPTOR`."""
     # Whatever else writes to the standard output must not end up between frames.
     out = os.fdopen(os.dup(1), "wb")
+    with suppress(AttributeError, OSError):  # not everywhere, not to everybody
+        fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     os.dup2(2, 1)
     into = os.fdopen(os.dup(0), "rb", buffering=0)
     try:

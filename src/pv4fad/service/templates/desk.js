@@ -16,7 +16,10 @@ if (list && list.dataset.live) {
     document.getElementById("none").hidden = true;
   });
   events.onopen = () => { status.textContent = "new alerts come by themselves"; };
-  events.onerror = () => { status.textContent = "not connected: trying again"; };
+  events.onerror = () => {
+    const over = events.readyState === EventSource.CLOSED;  // such as after an hour of no use
+    status.textContent = over ? "not connected: load the page again" : "not connected: trying again";
+  };
   window.addEventListener("pagehide", () => events.close());
 }
 

@@ -109,30 +109,35 @@ def _units(need: Need) -> Printed:
 
 
 def _tables(need: Need) -> Printed:
-    tables = need.tables
     costs = Printed("", title="Match, count and score, work of both parties")
     for heading in ("accounts", "train CPU s", "bytes", "score CPU s", "bytes"):
         costs.add_column(heading, justify="right")
-    by_rank = [table for table in reversed(tables) for _ in range(table.number)]
-    for name, table in (
-        ("largest institution", by_rank[0]),
-        ("median", by_rank[len(by_rank) // 2]),
-    ):
-        costs.add_row(name, f"{table.layout.n_accounts_declared:,}", *_cells(need, [(table, 1)]))
-    costs.add_section()
-    every = [(table, table.number) for table in tables]
-    declared = sum(table.layout.n_accounts_declared * n for table, n in every)
-    costs.add_row("all", f"{declared:,}", *_cells(need, every))
+    for which, of_run, score in (("", need.tables, True), (", new", need.further_tables, False)):
+        by_rank = [table for table in reversed(of_run) for _ in range(table.number)]
+        for name, table in (
+            ("largest institution", by_rank[0]),
+            ("median", by_rank[len(by_rank) // 2]),
+        ):
+            costs.add_row(name + which, *_cells(need, [(table, 1)], score=score))
+        every = [(table, table.number) for table in of_run]
+        costs.add_row("all" + which, *_cells(need, every, score=score), end_section=True)
     return costs
 
 
-def _cells(need: Need, tables: list[tuple[Table, int]]) -> list[str]:
-    return [
-        f"{sum(n * need.train_cpu_s(table) for table, n in tables):,.1f}",
-        size_text(round(sum(n * need.train_bytes(table) for table, n in tables))),
-        f"{sum(n * need.score_cpu_s(table) for table, n in tables):,.2f}",
-        size_text(round(sum(n * need.score_bytes(table) for table, n in tables))),
+def _cells(need: Need, tables: list[tuple[Table, int]], *, score: bool) -> list[str]:
+    """Accounts that are declared; CPU and bytes of training, and of scoring if it is asked for."""
+
+    def total(of_table: Callable[[Table], float]) -> float:
+        return sum(n * of_table(table) for table, n in tables)
+
+    cells = [
+        f"{sum(table.layout.n_accounts_declared * n for table, n in tables):,}",
+        f"{total(need.train_cpu_s):,.1f}",
+        size_text(round(total(need.train_bytes))),
     ]
+    if score:
+        cells += [f"{total(need.score_cpu_s):,.2f}", size_text(round(total(need.score_bytes)))]
+    return cells
 
 
 def _needs(need: Need) -> Printed:
@@ -158,6 +163,9 @@ def _rows(need: Need) -> tuple[tuple[str, float | None, float, str], ...]:
         ("match and count, in {hours} h", need.total(need.train_cpu_s) / NIGHT_S,
          need.total(need.train_bytes), "sent"),
         ("tables and keys of all, to all", None, need.public_bytes * network.institutions, "sent"),
+        ("match new accounts, each day, in {hours} h",
+         need.total_further(need.train_cpu_s) / NIGHT_S, need.total_further(need.train_bytes),
+         "sent"),
         ("score a day in a batch, in {hours} h",
          (scored_s + need.total(need.score_cpu_s)) / NIGHT_S, need.total(need.score_bytes), "sent"),
         ("live: judge payments", need.judge_cores, need.known_bytes, "memory"),

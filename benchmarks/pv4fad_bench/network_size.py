@@ -19,9 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pv4fad.hashing.table_size import BLOCK_SIZE, TableLayout
+from pv4fad.he.polynomial import n_powers
+from pv4fad.he.strips import Strips
 from pv4fad.protocol.layouts import cheapest_layout, table_seconds
 from pv4fad.protocol.live.plan import default_tick_ms
-from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.match.messages import EncryptedTable
+from pv4fad.protocol.parameters import RunParameters, most_in_a_bin
 from pv4fad.protocol.tables import padded
 from pv4fad.workers import Workers
 from pv4fad_bench.evidence_workload import EvidenceWorkload
@@ -45,6 +48,7 @@ _STEPS = 5
 _DAY_S = 86_400
 # Above it the bound on failed placements takes seconds, and asks for 1.2 bins per account.
 _PLANNED_UP_TO, _BINS_PER_ACCOUNT = 50_000, 1.2
+_LEAST_DEGREE = 2
 
 
 @dataclass(frozen=True)
@@ -69,9 +73,12 @@ class Measured:
     def n_atoms(self) -> int:
         return self.parameters.sizes.n_atoms
 
-    @property
-    def train_bytes_per_block(self) -> float:
-        return self._bytes(score=False) / self._layout.n_blocks
+    def train_bytes(self, layout: TableLayout, bank_accounts: int) -> float:
+        """Of such a table: powers as many as its own bins need, all else as measured."""
+        powers = sum(one.n_bytes for one in self.job.traffic if one.kind == EncryptedTable.kind)
+        measured = n_powers_of(self._layout, padded(self.workload.bank_accounts))
+        more = n_powers_of(layout, bank_accounts) / measured - 1
+        return (self._bytes(score=False) + powers * more) * layout.n_blocks / self._layout.n_blocks
 
     @property
     def score_bytes_per_block(self) -> float:
@@ -160,13 +167,25 @@ class Need:
     @cached_property
     def tables(self) -> tuple[Table, ...]:
         """Sizes are padded, so that few different ones are left."""
-        declared, numbers = np.unique(
+        return self._tables(padded)
+
+    @cached_property
+    def further_tables(self) -> tuple[Table, ...]:
+        """Of the few accounts at every institution that are new since the training.
+
+        A batch with any of them, at whichever institution, matches with all: which of them have
+        new accounts is not to be seen.
+        """
+        return self._tables(lambda _: padded(0))
+
+    def _tables(self, declared: Callable[[int], int]) -> tuple[Table, ...]:
+        sizes, numbers = np.unique(
             [padded(int(size)) for size in self.network.sizes], return_counts=True
         )
         made = []
-        for size, number in zip(declared.tolist(), numbers.tolist(), strict=True):
+        for size, number in zip(sizes.tolist(), numbers.tolist(), strict=True):
             bank = padded(round(size * self.network.bank_share))
-            made.append(Table(_layout(size, bank, self.units), bank, number))
+            made.append(Table(_layout(declared(size), bank, self.units), bank, number))
         return tuple(made)
 
     # Of a table.
@@ -176,7 +195,7 @@ class Need:
         return of.cpu_per_estimate * table_seconds(table.layout, table.bank_accounts, of.n_atoms)
 
     def train_bytes(self, table: Table) -> float:
-        return self._like(table).train_bytes_per_block * table.layout.n_blocks
+        return self._like(table).train_bytes(table.layout, table.bank_accounts)
 
     def score_cpu_s(self, table: Table) -> float:
         return self._like(table).score_cpu_per_block * table.layout.n_blocks
@@ -194,6 +213,10 @@ class Need:
 
     def total(self, of_table: Callable[[Table], float]) -> float:
         return sum(one.number * of_table(one) for one in self.tables)
+
+    def total_further(self, of_table: Callable[[Table], float]) -> float:
+        """Of a match of few new accounts: a training's figures, so somewhat more than it takes."""
+        return sum(one.number * of_table(one) for one in self.further_tables)
 
     @property
     def public_bytes(self) -> int:
@@ -247,6 +270,12 @@ class Need:
     @property
     def tick_ms(self) -> int:
         return default_tick_ms(self.network.institutions)
+
+
+def n_powers_of(layout: TableLayout, bank_accounts: int) -> int:
+    """How many ciphertexts hold the powers of a block."""
+    degree = max(_LEAST_DEGREE, most_in_a_bin(bank_accounts, layout.n_bins_used))
+    return n_powers(degree, Strips(layout.block_size, BLOCK_SIZE).n)
 
 
 def _layout(size: int, bank: int, units: Units) -> TableLayout:

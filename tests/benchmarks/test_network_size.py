@@ -11,14 +11,17 @@ from pv4fad.deployment.exchange import Request, from_bytes, to_bytes
 from pv4fad.errors import WireError
 from pv4fad.hashing.placement_bound import log2_failure_bound
 from pv4fad.hashing.table_size import LOG2_FAILURE
+from pv4fad.he.polynomial import n_powers
 from pv4fad.protocol.identity import identity_in
+from pv4fad.protocol.match.messages import EncryptedTable
 from pv4fad.protocol.propose.messages import Roster
+from pv4fad.protocol.tables import padded
 from pv4fad.protocol.wire import Address, encode
 from pv4fad.store.store import MemoryStore
 from pv4fad_bench import network_size
 from pv4fad_bench.app import app
 from pv4fad_bench.network_limits import Limit, holds_up_to, limits
-from pv4fad_bench.network_size import Measured, Need, Network, Table, bench_network
+from pv4fad_bench.network_size import Measured, Need, Network, Table, bench_network, n_powers_of
 from pv4fad_bench.network_units import OFFER, party_names
 
 NETWORK = Network(40, 50_000, 2.0, 30_000, 10)
@@ -55,6 +58,38 @@ def test_a_network_of_the_measured_bank_needs_what_was_measured(need):
         sent = need.train_bytes(table) + need.score_bytes(table)
         assert sent == pytest.approx(sum(one.n_bytes for one in job.traffic))
         assert all(job.checks.values())
+
+
+def test_bytes_of_a_table_with_another_load_are_those_of_its_own_powers(need):
+    """The bank's accounts alone change how many ciphertexts a bank is sent."""
+    for measured in (need.units.small, need.units.full):
+        table, workload = own_table(measured), measured.workload
+        (plan,) = measured.parameters.tables
+        for times in (4, 16):
+            banks = dict.fromkeys(measured.parameters.banks, times * table.bank_accounts)
+            other = measured.parameters.model_copy(update={"banks": banks})
+            assert n_powers_of(table.layout, times * table.bank_accounts) == n_powers(
+                other.largest_load(plan), other.strips(plan).n
+            )
+        (table_bytes,) = (
+            one.n_bytes for one in measured.job.traffic if one.kind == EncryptedTable.kind
+        )
+        n_powers_now = n_powers_of(table.layout, padded(workload.bank_accounts))
+        more = need.train_bytes(replace(table, bank_accounts=16 * table.bank_accounts))
+        added = n_powers_of(table.layout, 16 * table.bank_accounts) - n_powers_now
+        assert added > 0
+        assert more - need.train_bytes(table) == pytest.approx(table_bytes / n_powers_now * added)
+
+
+def test_few_new_accounts_cost_what_their_bank_asks_for(need):
+    """Every institution has a small table, whose blocks follow from the bank's accounts."""
+    assert [table.number for table in need.further_tables] == [
+        table.number for table in need.tables
+    ]
+    assert {table.layout.n_accounts_declared for table in need.further_tables} == {1024}
+    cpu = [need.train_cpu_s(table) for table in need.further_tables]
+    assert cpu == sorted(cpu)
+    assert 0 < need.total_further(need.train_cpu_s) < need.total(need.train_cpu_s)
 
 
 def test_every_institution_has_a_table(need):

@@ -8,6 +8,7 @@ import pytest
 
 from pv4fad import schema as module
 from pv4fad.errors import DataError, ParameterError
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.rules import read_rules
 from pv4fad.schema import MOST_CLASSES, MOST_SIDES, Schema, read_schema, schema_of
 
@@ -69,10 +70,27 @@ def test_equal_schemas_and_no_others_have_one_digest(path: Path, tmp_path: Path)
 
 
 def test_rules_survive_a_round_trip_with_one_digest(path: Path) -> None:
-    rules = '[[record.rules]]\nclass = "watch"\ncolumn = "Since"\nabove = 2020-01-01\n'
-    schema = written(path, ('"blocked"]', '"blocked"]\n' + rules))
-    again = Schema.model_validate_json(schema.model_dump_json())
-    assert (again, again.digest) == (schema, schema.digest)
+    digests = set()
+    for asked in (
+        "above = 2020-01-01",
+        "is = 2020-01-01",
+        'is = "2020-01-01"',
+        "in = [2020-01-01]",
+    ):
+        rules = f'[[record.rules]]\nclass = "watch"\ncolumn = "Since"\n{asked}\n'
+        schema = written(path, ('"blocked"]', '"blocked"]\n' + rules))
+        again = Schema.model_validate_json(schema.model_dump_json())
+        assert (again, again.digest) == (schema, schema.digest)
+        digests.add(schema.digest)
+    assert len(digests) == 4
+
+
+def test_digests_stay_what_they_were(path: Path) -> None:
+    """Those of finished runs, and of parties that have agreed on a schema."""
+    rules = '[[record.rules]]\nclass = "watch"\ncolumn = "Since"\nin = ["2020-01-01", "x"]\n'
+    assert written(path).digest.startswith("b11c4af60808")
+    assert written(path, ('"blocked"]', '"blocked"]\n' + rules)).digest.startswith("63836e7cfc37")
+    assert SCHEMA.digest.startswith("1393b5d2cc2d")
 
 
 def test_kinds_group_classes(path: Path) -> None:

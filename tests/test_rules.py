@@ -302,6 +302,12 @@ BAD_FILES = [
     (RATING + "missing = true\nis = 1", "rule 1: column 'Rating': missing = true allows no other"),
     ("[[rules]]\ncolumn = 'Rating'\nis = 1", "rule 1: class: is missing"),
     ("[[rules]]\nclass = 'watch'\nall = []", "rule 1: all: "),
+    ("[[rules]]\nclass = 'watch'\nall = 1", "rule 1: all: must be a list"),
+    ("[[rules]]\nclass = 'watch'\nall = [1]", "rule 1: all.0: must be a table of keys"),
+    (
+        "[[rules]]\nclass = 'watch'\nall = [{ column = 'a', is = 1 }, { column = 'b', of = 1 }]",
+        "rule 1: all.1: of: is unknown",
+    ),
     ("[[rules]]\nclass = 'watch'\nis = 1", "rule 1: column: is missing"),
     ("[[rules]]\nclass = 'watch'\ncolumn = ''\nis = 1", "rule 1: column: "),
     (RATING + "is = 1\n" + RATING + "iz = 1", "rule 2: iz: "),
@@ -325,6 +331,15 @@ def test_a_wrong_file_gets_one_clear_error(tmp_path: Path, content: str, error: 
     assert str(refusal.value).startswith(f"{path}: ")
     assert error in str(refusal.value)
     assert len(str(refusal.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "where"),
+    [({5: 6}, ""), ({"class": "watch", "all": [{"column": "a", 5: 6}]}, "all.0: ")],
+)
+def test_a_key_that_is_no_text_is_refused(rule: dict[Any, Any], where: str) -> None:
+    with pytest.raises(ParameterError, match=f"^rules: rule 1: {where}the key 5 must be text$"):
+        rules_of([rule])
 
 
 @pytest.mark.parametrize(("content", "error"), [(None, "not found"), (b"\xff", "utf-8")])

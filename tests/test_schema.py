@@ -1,6 +1,8 @@
 """Claims about schemas: what is written is what is read, and each mistake is named by its key."""
 
 import re
+import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +173,26 @@ def test_a_wrong_schema_gets_one_clear_error(
     assert len(str(refusal.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(("change", "error"), WRONG)
+def test_a_wrong_schema_in_python_gets_the_same_error(
+    path: Path, change: tuple[str, str], error: str
+) -> None:
+    with suppress(ParameterError):
+        written(path, change)
+    try:
+        given = tomllib.loads(path.read_text())
+    except (ValueError, RecursionError):
+        return  # what Python cannot say
+    for schema in (lambda: Schema(**given), lambda: schema_of(given, "here")):
+        with pytest.raises(ParameterError) as refusal:
+            schema()
+        said = str(refusal.value).removeprefix("here: ")
+        assert error in f": {said}"
+        with pytest.raises(ParameterError) as same:
+            read_schema(path)
+        assert str(same.value) == f"{path}: {said}"
+
+
 def content(n_sides: int, n_classes: int) -> dict[str, Any]:
     return {
         "name": "many",
@@ -218,4 +240,21 @@ def test_an_absent_file_is_named(path: Path) -> None:
 @pytest.mark.parametrize("part", [{"rows": 1}, {"record": [1]}, {"sides": {"a": 1}}])
 def test_a_part_that_is_no_table_is_refused(part: dict[str, object]) -> None:
     with pytest.raises(ParameterError, match="must be a table of keys and values"):
+        schema_of(content(1, 2) | part)
+
+
+@pytest.mark.parametrize(
+    ("part", "where"),
+    [
+        ({"rows": {5: 6}}, "rows: the key 5"),
+        ({"record": {5: 6}}, "record: the key 5"),
+        ({"words": {5: 6}}, "words: the key 5"),
+        ({"sides": {"a": {5: 6}}}, "sides.a: the key 5"),
+        ({"sides": {5: {"id": "a"}}}, r"sides.5.\[key\]:"),
+        ({"record": {"classes": ["a", "b"], "rules": [{5: 6}]}}, "record.rules: rule 1: the key 5"),
+        ({5: 6}, "the key 5"),
+    ],
+)
+def test_a_key_that_is_no_text_is_refused(part: dict[Any, Any], where: str) -> None:
+    with pytest.raises(ParameterError, match=f"^schema: {where} must be text"):
         schema_of(content(1, 2) | part)

@@ -158,7 +158,7 @@ def given_passphrase(folder: Path, key_file: Path | str | None, *, new: bool) ->
     place = folder.absolute()
     beside = place.with_name(place.name + ".key")
     set_outside = any(name in os.environ for name in (ENVIRONMENT, f"{ENVIRONMENT}_FILE"))
-    if key_file is None and set_outside and not beside.exists():
+    if key_file is None and set_outside:
         passphrase = passphrase_for("federation")
     else:
         path = beside if key_file is None else Path(key_file)

@@ -310,6 +310,8 @@ BAD_FILES = [
     ),
     ("[[rules]]\nclass = 'watch'\nis = 1", "rule 1: column: is missing"),
     ("[[rules]]\nclass = 'watch'\ncolumn = ''\nis = 1", "rule 1: column: "),
+    (RATING.replace("Rating", "*") + "is = 1", "rule 1: column: '*' would stand for several"),
+    (RATING.replace("Rating", "^R$") + "is = 1", "rule 1: column: '^R$' would stand for several"),
     (RATING + "is = 1\n" + RATING + "iz = 1", "rule 2: iz: "),
     (
         RATING + "is = 1\n" + RATING.replace("watch", "blocked") + "in = [1]",

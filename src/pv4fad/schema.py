@@ -37,6 +37,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, model_validator
 
+from pv4fad import validated
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.rules import Rule, Rules, rules_of
 from pv4fad.validated import ValidatedModel, model_of
@@ -44,7 +45,7 @@ from pv4fad.words import Words
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 ClassName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _-]{0,63}$")]
-ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
+ColumnName = Annotated[validated.ColumnName, Field(max_length=128)]
 Absent = Literal["class", "ordinary"]
 
 MOST_CLASSES = 32

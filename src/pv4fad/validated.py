@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from pv4fad.errors import ParameterError
@@ -74,6 +74,17 @@ def model_of(model: type[Model], content: object, where: str) -> Model:
         return model(**content)
     except ParameterError as error:
         raise ParameterError(f"{where}: {error}") from None
+
+
+def _one_column(name: str) -> str:
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise ValueError(
+            f"{name!r} would stand for several columns: polars takes it for a pattern; rename it"
+        )
+    return name
+
+
+ColumnName = Annotated[str, Field(min_length=1), AfterValidator(_one_column)]
 
 
 def problems_text(error: ValidationError) -> str:

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from pv4fad.errors import ParameterError
-from pv4fad.validated import ValidatedModel
+from pv4fad.validated import ColumnName, ValidatedModel
 
 _DATE = "date"
 
@@ -91,7 +91,7 @@ class Condition(ValidatedModel):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    column: str = Field(min_length=1)
+    column: ColumnName
     """Of the holder's table."""
     is_: Value = Field(default=None, alias="is")
     """It has this value."""

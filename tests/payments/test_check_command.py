@@ -197,6 +197,14 @@ def test_classes_are_counted_where_they_are_not_just_flags(check: Run, tmp_path:
     assert "2 accounts: 1 ordinary, 1 frozen" in out
 
 
+def test_only_columns_that_no_rule_reads_are_noted_as_ignored(check: Run, tmp_path: Path) -> None:
+    table = accounts("BANKFRPP", {"1": "0"}).with_columns(Rating=pl.lit(9), Colour=pl.lit("red"))
+    write_table(tmp_path / BANK, table)
+    assert "extra columns ignored: Rating, Colour" in check()[1]
+    _rules('class = "frozen"\ncolumn = "Rating"\nat_least = 7')(tmp_path / BANK)
+    assert "extra columns ignored: Colour" in check()[1]
+
+
 def test_bad_rows_are_dropped_before_rules_are_applied(check: Run, tmp_path: Path) -> None:
     _flags({"1": "0", "2": "02"})(tmp_path / BANK)
     _rules('class = "frozen"\ncolumn = "Account"\nis = "1"')(tmp_path / BANK)

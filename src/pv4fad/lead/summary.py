@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,9 +16,10 @@ from pv4fad.lead.data import (
     require_payment_columns,
 )
 from pv4fad.payments.challenge import read_partition
-from pv4fad.payments.loading import load_account_classes, load_partition
+from pv4fad.payments.loading import AccountTable, load_account_classes, load_partition
 from pv4fad.payments.schema import SCHEMA
 from pv4fad.payments.summary import PartitionSummary, summarise
+from pv4fad.rules import Rules
 from pv4fad.schema import Schema
 from pv4fad.tables.reading import RecordTable, RowTable, read_records, read_rows
 from pv4fad.tables.several import Several
@@ -124,16 +125,20 @@ def summarise_payments(
     with several.reading():
         tables = load_partition(folder, on_bad_rows=on_bad_rows, after_file=after_file)
     with several.reading():
-        classes = _account_classes(schema, folder, on_bad_rows)
+        classes, used = _account_classes(schema, folder, on_bad_rows)
     several.refuse()
-    return replace(summarise(tables), accounts_by_class=classes)
+    accounts = {bank: _used(table, used.get(bank, ())) for bank, table in tables.accounts.items()}
+    summary = summarise(replace(tables, accounts=accounts))
+    return replace(summary, accounts_by_class=classes)
 
 
 def _account_classes(
     schema: Schema, folder: Path, on_bad_rows: OnBadRows
-) -> dict[str, dict[str, int]]:
-    """Of each bank whose classes are not just its flags, which are counted anyway."""
+) -> tuple[dict[str, dict[str, int]], dict[str, tuple[str, ...]]]:
+    """Of each bank whose classes are not just its flags, which are counted anyway: its classes,
+    and the columns that decide them."""
     several, counted = Several(), dict[str, dict[str, int]]()
+    used: dict[str, tuple[str, ...]] = {}
     for bank, path in read_partition(folder).accounts.items():
         with several.reading():
             require_holder_name(bank)
@@ -141,8 +146,15 @@ def _account_classes(
             if rules is not None or schema.record != SCHEMA.record:
                 accounts = load_account_classes(path, schema, rules, on_bad_rows=on_bad_rows)
                 counted[bank] = _class_counts(schema, accounts)
+                used[bank] = (rules or Rules(rules=schema.record.rules)).columns
     several.refuse()
-    return counted
+    return counted, used
+
+
+def _used(table: AccountTable, columns: Sequence[str]) -> AccountTable:
+    """The table with these columns not noted as ignored: rules read them."""
+    extra = tuple(name for name in table.report.extra_columns if name not in columns)
+    return replace(table, report=replace(table.report, extra_columns=extra))
 
 
 def _class_counts(schema: Schema, records: pl.DataFrame) -> dict[str, int]:

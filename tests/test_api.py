@@ -33,8 +33,10 @@ from pv4fad.payments.challenge import write_partition
 from pv4fad.payments.convert import Conversion, convert
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.rules import rules_of
-from pv4fad.store.key_sources import read_key_file
+from pv4fad.store.disk import DiskStore
+from pv4fad.store.key_sources import create_key_file, read_key_file
 from pv4fad.store.records import Records
+from pv4fad.store.sealing import Passphrase
 from tests.kit.deployed_claims import make_folders, running
 from tests.kit.small_federation import PASSPHRASE, small_tables, write_two_banks
 
@@ -379,6 +381,22 @@ def test_parties_in_a_folder_keep_their_ledgers(tmp_path):
     with pytest.raises(StoreError, match=r"parties\.key: there is no such key file"):
         pv4fad.simulate(hospitals, schema, folder=tmp_path / "parties")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "parties"]
+
+
+def test_a_passphrase_that_is_set_comes_before_a_key_file_of_an_earlier_run(tmp_path, monkeypatch):
+    hospitals, schema = world.hospital_records(), world.claims_schema()
+    create_key_file(tmp_path / "parties.key")
+    monkeypatch.setenv("PV4FAD_PASSPHRASE", PASSPHRASE)
+    for limit in (2, None):  # a new folder, and the same again
+        with pv4fad.simulate(
+            hospitals, schema, limit=limit, folder=tmp_path / "parties"
+        ) as federation:
+            assert federation.ledgers["north"].limit == 2
+    with DiskStore.open(tmp_path / "parties" / "north", Passphrase(PASSPHRASE)) as store:
+        assert store.party == "north"
+    monkeypatch.delenv("PV4FAD_PASSPHRASE")
+    with pytest.raises(StoreError, match="wrong passphrase"):
+        pv4fad.simulate(hospitals, schema, folder=tmp_path / "parties")
 
 
 def test_own_rules_of_a_holder_decide_the_classes_of_its_records(tmp_path):

@@ -71,7 +71,17 @@ WRONG_FEDERATIONS = {
     "rules with an unknown class": (
         (HOSPITALS, SCHEMA),
         {"rules": {"north": [{"class": "odd", "column": "Rating", "is": 1}]}},
-        r"rule 1 \(class 'odd'\)",
+        r"^rules of north: rule 1 \(class 'odd'\): there is no such class",
+    ),
+    "rules of two holders with an unknown class, both named": (
+        (HOSPITALS, SCHEMA),
+        {"rules": {name: [{"class": "odd", "column": "Rating", "is": 1}] for name in HOSPITALS}},
+        "(?s)rules of north: rule 1.*rules of south: rule 1",
+    ),
+    "accounts of a bank with a rule of an unknown class": (
+        ({"b": _bank()},),
+        {"rules": {"b": [{"class": "odd", "column": "Flags", "is": "07"}]}},
+        "^rules of b: rule 1",
     ),
     "rules about an unknown column": (
         (HOSPITALS, SCHEMA),

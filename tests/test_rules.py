@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pv4fad.api.own_table import OwnTable
 from pv4fad.errors import DataError, ParameterError, UserError
 from pv4fad.rules import Rules, read_rules, rules_of
+from pv4fad.store.records import from_bytes, to_bytes
 
 CLASSES = ("ordinary", "watch", "blocked")
 
@@ -234,6 +236,41 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
     assert Rules.model_validate_json(rules.model_dump_json()) == rules
 
 
+DATES = [
+    date(2022, 1, 5),
+    datetime(2022, 1, 5),
+    datetime(2022, 1, 5, 12, 0, 0, 5),
+    datetime(2022, 1, 5, tzinfo=UTC),
+    datetime(2022, 1, 5, tzinfo=timezone(timedelta(hours=2))),
+]
+
+
+@pytest.mark.parametrize("moment", DATES, ids=str)
+@pytest.mark.parametrize("key", ["is", "in", "not_in", "at_least", "below"])
+def test_a_date_that_is_kept_is_still_a_date(key: str, moment: date) -> None:
+    value = [moment] if key in ("in", "not_in") else moment
+    rules = rules_of([{"class": "watch", "column": "x", key: value}])
+    frame = pl.DataFrame({"x": ["2022-01-05", "2022-01-05 00:00:00Z", "2022-01-06"]})
+    for kept in (
+        Rules.model_validate_json(rules.model_dump_json()),
+        rules_of(json.loads(rules.model_dump_json())["rules"]),
+        from_bytes(OwnTable, to_bytes(OwnTable(b"", rules)), "kept").rules,
+    ):
+        assert kept == rules
+        assert kept.classes_of(frame, CLASSES).equals(rules.classes_of(frame, CLASSES))
+
+
+def test_a_date_and_the_text_that_looks_like_it_are_kept_apart() -> None:
+    def kept(value: object) -> str:
+        return rules_of([{"class": "watch", "column": "x", "is": value}]).model_dump_json()
+
+    assert kept(date(2022, 1, 5)) != kept("2022-01-05")
+    assert Rules.model_validate_json(kept("2022-01-05")).rules[0].all[0].is_ == "2022-01-05"
+    column = pl.Series(["2022-01-05T00:00:00"])
+    assert one(column, **{"is": {"date": "2022-01-05"}}) == [True]  # as rules in JSON write it
+    assert one(column, **{"is": "2022-01-05"}) == [False]
+
+
 RATING = '[[rules]]\nclass = "watch"\ncolumn = "Rating"\n'
 BAD_FILES = [
     ("rules = 1", "rules must be a list; in TOML write [[rules]]"),
@@ -245,6 +282,9 @@ BAD_FILES = [
     (RATING, "rule 1: column 'Rating': give a condition such as is, in or at_least"),
     (RATING + "equals = 1", "rule 1: equals: "),
     (RATING + "is = [1]", "rule 1: is: must be text, a finite number, true, false or a date"),
+    (RATING + "is = { date = 'soon' }", "rule 1: is: date must be text such as 2022-01-05"),
+    (RATING + "in = [{ date = 2022-01-05 }]", "rule 1: in.0: date must be text such as"),
+    (RATING + "is = { day = 5 }", "rule 1: is: must be text, a finite number"),
     (RATING + "is = nan", "rule 1: is: must be text, a finite number"),
     (RATING + "is = 9223372036854775808", "rule 1: is: must be text, a finite number"),
     (RATING + "is = ''", "rule 1: is: text must not be blank or have white space around it"),
@@ -262,8 +302,16 @@ BAD_FILES = [
     (RATING + "missing = true\nis = 1", "rule 1: column 'Rating': missing = true allows no other"),
     ("[[rules]]\ncolumn = 'Rating'\nis = 1", "rule 1: class: is missing"),
     ("[[rules]]\nclass = 'watch'\nall = []", "rule 1: all: "),
+    ("[[rules]]\nclass = 'watch'\nall = 1", "rule 1: all: must be a list"),
+    ("[[rules]]\nclass = 'watch'\nall = [1]", "rule 1: all.0: must be a table of keys"),
+    (
+        "[[rules]]\nclass = 'watch'\nall = [{ column = 'a', is = 1 }, { column = 'b', of = 1 }]",
+        "rule 1: all.1: of: is unknown",
+    ),
     ("[[rules]]\nclass = 'watch'\nis = 1", "rule 1: column: is missing"),
     ("[[rules]]\nclass = 'watch'\ncolumn = ''\nis = 1", "rule 1: column: "),
+    (RATING.replace("Rating", "*") + "is = 1", "rule 1: column: '*' would stand for several"),
+    (RATING.replace("Rating", "^R$") + "is = 1", "rule 1: column: '^R$' would stand for several"),
     (RATING + "is = 1\n" + RATING + "iz = 1", "rule 2: iz: "),
     (
         RATING + "is = 1\n" + RATING.replace("watch", "blocked") + "in = [1]",
@@ -285,6 +333,15 @@ def test_a_wrong_file_gets_one_clear_error(tmp_path: Path, content: str, error: 
     assert str(refusal.value).startswith(f"{path}: ")
     assert error in str(refusal.value)
     assert len(str(refusal.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "where"),
+    [({5: 6}, ""), ({"class": "watch", "all": [{"column": "a", 5: 6}]}, "all.0: ")],
+)
+def test_a_key_that_is_no_text_is_refused(rule: dict[Any, Any], where: str) -> None:
+    with pytest.raises(ParameterError, match=f"^rules: rule 1: {where}the key 5 must be text$"):
+        rules_of([rule])
 
 
 @pytest.mark.parametrize(("content", "error"), [(None, "not found"), (b"\xff", "utf-8")])

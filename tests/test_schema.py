@@ -1,6 +1,8 @@
 """Claims about schemas: what is written is what is read, and each mistake is named by its key."""
 
 import re
+import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 
 from pv4fad import schema as module
 from pv4fad.errors import DataError, ParameterError
+from pv4fad.payments.schema import SCHEMA
 from pv4fad.rules import read_rules
 from pv4fad.schema import MOST_CLASSES, MOST_SIDES, Schema, read_schema, schema_of
 
@@ -69,10 +72,27 @@ def test_equal_schemas_and_no_others_have_one_digest(path: Path, tmp_path: Path)
 
 
 def test_rules_survive_a_round_trip_with_one_digest(path: Path) -> None:
-    rules = '[[record.rules]]\nclass = "watch"\ncolumn = "Since"\nabove = 2020-01-01\n'
-    schema = written(path, ('"blocked"]', '"blocked"]\n' + rules))
-    again = Schema.model_validate_json(schema.model_dump_json())
-    assert (again, again.digest) == (schema, schema.digest)
+    digests = set()
+    for asked in (
+        "above = 2020-01-01",
+        "is = 2020-01-01",
+        'is = "2020-01-01"',
+        "in = [2020-01-01]",
+    ):
+        rules = f'[[record.rules]]\nclass = "watch"\ncolumn = "Since"\n{asked}\n'
+        schema = written(path, ('"blocked"]', '"blocked"]\n' + rules))
+        again = Schema.model_validate_json(schema.model_dump_json())
+        assert (again, again.digest) == (schema, schema.digest)
+        digests.add(schema.digest)
+    assert len(digests) == 4
+
+
+def test_digests_stay_what_they_were(path: Path) -> None:
+    """Those of finished runs, and of parties that have agreed on a schema."""
+    rules = '[[record.rules]]\nclass = "watch"\ncolumn = "Since"\nin = ["2020-01-01", "x"]\n'
+    assert written(path).digest.startswith("b11c4af60808")
+    assert written(path, ('"blocked"]', '"blocked"]\n' + rules)).digest.startswith("63836e7cfc37")
+    assert SCHEMA.digest.startswith("1393b5d2cc2d")
 
 
 def test_kinds_group_classes(path: Path) -> None:
@@ -97,6 +117,10 @@ WRONG = [
     (('id = "ClaimId"', ""), ": rows: id: is missing"),
     (('id = "ClaimId"', "id = 3"), ": rows: id: "),
     (('id = "ClaimId"', 'id = ""'), ": rows: id: "),
+    (('id = "ClaimId"', 'id = "*"'), ": rows: id: '*' would stand for several columns"),
+    (('"Amount", "Days"', '"^Am.*$"'), ": rows: numbers.0: '^Am.*$' would stand for several"),
+    (("PatientId", "^.*$"), ": sides.patient: id: '^.*$' would stand for several columns"),
+    (('id = "Person"', 'id = "*"'), ": record: id: '*' would stand for several columns"),
     (('id = "ClaimId"', 'id = "Submitted"'), ": rows: id, time and label must be different"),
     (('"Amount", "Days"', '"Amount", "Amount"'), ": rows: a column is listed twice in numbers"),
     (('"Amount", "Days"', '"Amount", "Kind"'), ": rows: a column is listed twice in numbers"),
@@ -153,6 +177,26 @@ def test_a_wrong_schema_gets_one_clear_error(
     assert len(str(refusal.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(("change", "error"), WRONG)
+def test_a_wrong_schema_in_python_gets_the_same_error(
+    path: Path, change: tuple[str, str], error: str
+) -> None:
+    with suppress(ParameterError):
+        written(path, change)
+    try:
+        given = tomllib.loads(path.read_text())
+    except (ValueError, RecursionError):
+        return  # what Python cannot say
+    for schema in (lambda: Schema(**given), lambda: schema_of(given, "here")):
+        with pytest.raises(ParameterError) as refusal:
+            schema()
+        said = str(refusal.value).removeprefix("here: ")
+        assert error in f": {said}"
+        with pytest.raises(ParameterError) as same:
+            read_schema(path)
+        assert str(same.value) == f"{path}: {said}"
+
+
 def content(n_sides: int, n_classes: int) -> dict[str, Any]:
     return {
         "name": "many",
@@ -200,4 +244,21 @@ def test_an_absent_file_is_named(path: Path) -> None:
 @pytest.mark.parametrize("part", [{"rows": 1}, {"record": [1]}, {"sides": {"a": 1}}])
 def test_a_part_that_is_no_table_is_refused(part: dict[str, object]) -> None:
     with pytest.raises(ParameterError, match="must be a table of keys and values"):
+        schema_of(content(1, 2) | part)
+
+
+@pytest.mark.parametrize(
+    ("part", "where"),
+    [
+        ({"rows": {5: 6}}, "rows: the key 5"),
+        ({"record": {5: 6}}, "record: the key 5"),
+        ({"words": {5: 6}}, "words: the key 5"),
+        ({"sides": {"a": {5: 6}}}, "sides.a: the key 5"),
+        ({"sides": {5: {"id": "a"}}}, r"sides.5.\[key\]:"),
+        ({"record": {"classes": ["a", "b"], "rules": [{5: 6}]}}, "record.rules: rule 1: the key 5"),
+        ({5: 6}, "the key 5"),
+    ],
+)
+def test_a_key_that_is_no_text_is_refused(part: dict[Any, Any], where: str) -> None:
+    with pytest.raises(ParameterError, match=f"^schema: {where} must be text"):
         schema_of(content(1, 2) | part)

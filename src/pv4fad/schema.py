@@ -33,21 +33,20 @@ import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, model_validator
 
+from pv4fad import validated
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.rules import Rule, Rules, rules_of
-from pv4fad.validated import ValidatedModel
+from pv4fad.validated import ValidatedModel, model_of
 from pv4fad.words import Words
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 ClassName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _-]{0,63}$")]
-ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
+ColumnName = Annotated[validated.ColumnName, Field(max_length=128)]
 Absent = Literal["class", "ordinary"]
-
-_Model = TypeVar("_Model", bound=ValidatedModel)
 
 MOST_CLASSES = 32
 MOST_SIDES = 8
@@ -167,6 +166,11 @@ class Schema(ValidatedModel):
     words: Words = Words()
     """What outputs call the parties and tables."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _errors_name_the_part(cls, content: Any) -> Any:
+        return _parts(content) if isinstance(content, Mapping) else content
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Schema:
         rows = self.rows
@@ -248,26 +252,21 @@ def read_schema(path: Path) -> Schema:
 
 def schema_of(content: Mapping[str, Any], where: str = "schema") -> Schema:
     """A schema from the content of a TOML file; `where` it is from, for errors."""
+    return model_of(Schema, content, where)
+
+
+def _parts(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Each part made for itself, so that its errors name the key."""
     parts = dict(content)
     record = parts.get("record")
     if isinstance(record, Mapping) and "rules" in record:
-        rules = rules_of(record["rules"], f"{where}: record.rules").rules
-        parts["record"] = {**record, "rules": rules}
+        parts["record"] = {**record, "rules": rules_of(record["rules"], "record.rules").rules}
     for key, part in (("rows", RowsSchema), ("record", RecordSchema), ("words", Words)):
         if key in parts:
-            parts[key] = _part(part, parts[key], f"{where}: {key}")
+            parts[key] = model_of(part, parts[key], key)
     if isinstance(parts.get("sides"), Mapping):
         parts["sides"] = {
-            name: _part(SideSchema, side, f"{where}: sides.{name}")
+            name: model_of(SideSchema, side, f"sides.{name}")
             for name, side in parts["sides"].items()
         }
-    return _part(Schema, parts, where)
-
-
-def _part(model: type[_Model], content: Any, where: str) -> _Model:
-    if not isinstance(content, Mapping):
-        raise ParameterError(f"{where}: must be a table of keys and values")
-    try:
-        return model(**content)
-    except ParameterError as error:
-        raise ParameterError(f"{where}: {error}") from None
+    return parts

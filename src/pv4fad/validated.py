@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from pv4fad.errors import ParameterError
@@ -55,6 +56,35 @@ class ValidatedModel(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             raise ParameterError(problems_text(error)) from None
+
+
+Model = TypeVar("Model", bound=ValidatedModel)
+
+
+def model_of(model: type[Model], content: object, where: str) -> Model:
+    """What a table of keys and values says; one that is made already stays as it is.  `where` it
+    is from, for errors."""
+    if isinstance(content, model):
+        return content
+    if not isinstance(content, Mapping):
+        raise ParameterError(f"{where}: must be a table of keys and values")
+    if wrong := [key for key in content if not isinstance(key, str)]:
+        raise ParameterError(f"{where}: the key {wrong[0]!r} must be text")
+    try:
+        return model(**content)
+    except ParameterError as error:
+        raise ParameterError(f"{where}: {error}") from None
+
+
+def _one_column(name: str) -> str:
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise ValueError(
+            f"{name!r} would stand for several columns: polars takes it for a pattern; rename it"
+        )
+    return name
+
+
+ColumnName = Annotated[str, Field(min_length=1), AfterValidator(_one_column)]
 
 
 def problems_text(error: ValidationError) -> str:

@@ -50,6 +50,15 @@ def test_alerts_are_measured_as_they_are_and_the_payment_network_alone_gets_as_m
     assert joint["alerts"]["found"] == 1
 
 
+def test_one_alert_and_one_highest_score_are_said_in_the_singular(run, data, made, pv4fad):
+    first = pl.int_range(pl.len()) == 0
+    made.with_columns(Alert=first.cast(pl.Int8)).write_csv(default_predictions(run))
+    said = " ".join(pv4fad("evaluate", run, data)[1].split())
+    assert "the alert; alone" in said
+    assert "the highest score (0.05 %)" in said
+    assert "1 highest" not in said
+
+
 def test_without_an_alert_there_are_scores_to_measure_and_no_alerts(run, data, made, pv4fad):
     made.with_columns(Alert=0).write_csv(default_predictions(run))
     detectors = json.loads(pv4fad("evaluate", run, data, "--json")[1])["detectors"]

@@ -177,12 +177,15 @@ def test_data_of_another_schema_are_refused_wherever_a_run_is_used(run, command_
         ("dossier", folder, tmp_path, "--predictions", made, "--out", tmp_path / "dossier"),
         ("train", run[0], "--schema", tmp_path / "schema.toml", "--out", begun, "--epsilon", "1"),
     ):
-        code, _, err = command_line(*arguments)
-        assert code == 2, arguments
-        for said in ("is not that of the run", other.digest[:12], trained.digest[:12]):
-            assert said in " ".join(err.split()), arguments
+        named = [run[0] if one is tmp_path else one for one in arguments]
+        named += [] if "--schema" in named else ["--schema", tmp_path / "schema.toml"]
+        for given in (arguments, named):  # found in DIR, and named for data that have a good one
+            code, _, err = command_line(*given)
+            assert code == 2, given
+            for said in ("is not that of the run", other.digest[:12], trained.digest[:12]):
+                assert said in " ".join(err.split()), given
     (tmp_path / "schema.toml").write_text(SCHEMA.read_text().replace('"claim"', '"bill"'))
-    require_schema_of(RunFolder(folder), tmp_path)  # words may differ
+    require_schema_of(RunFolder(folder), tmp_path, None)  # words may differ
 
 
 def of_payments(text: str) -> set[str]:

@@ -7,7 +7,7 @@ import pytest
 from tests.kit.small_federation import PASSPHRASE, telling_tables
 
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.lead.data import RULES_FILE, bank_records, load_holder
+from pv4fad.lead.data import RULES_FILE, bank_records, load_holder, load_split
 from pv4fad.parties.bank import Bank
 from pv4fad.payments.challenge import BANK_FILE, write_partition, write_scenarios, write_table
 from pv4fad.payments.schema import SCHEMA
@@ -116,6 +116,17 @@ def test_a_rule_that_does_not_fit_is_named(data, old, new, error, message):
     path.with_name(RULES_FILE).write_text(RULES.replace(old, new, 1))
     with pytest.raises(error, match=message):
         load_holder(SCHEMA, path, "bank01")
+
+
+def test_each_bank_with_wrong_rules_is_named(data):
+    split = account_file(data).parents[1]
+    for bank in ("bank01", "bank02"):
+        (split / bank / RULES_FILE).write_text(RULES.replace('"frozen"', f'"on ice at {bank}"'))
+    with pytest.raises(ParameterError) as refusal:
+        load_split(SCHEMA, split)
+    first, second = str(refusal.value).splitlines()
+    assert first.startswith(f"{split}/bank01/rules.toml: rule 1 (class 'on ice at bank01')")
+    assert second.startswith(f"{split}/bank02/rules.toml: rule 1 (class 'on ice at bank02')")
 
 
 def test_what_a_bank_brings_depends_on_the_classes_alone(data):

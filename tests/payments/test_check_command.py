@@ -14,7 +14,9 @@ from tests.kit.small_tables import accounts, transactions, write_small_challenge
 from pv4fad.payments.challenge import write_table
 
 Run = Callable[..., tuple[int, str, str]]
+RATED = Path(__file__).parents[2] / "examples" / "payments" / "schema.toml"
 SWIFT = "scenario01/train/swift/swift_transaction_train_dataset.csv"
+RULES = "scenario01/train/bank01/rules.toml"
 BANK = "scenario01/train/bank01/bank_dataset.csv"
 
 
@@ -68,6 +70,11 @@ def _latin1(path: Path) -> None:
     path.write_bytes(table.write_csv().encode("latin-1"))
 
 
+def _rules(text: str) -> Callable[[Path], None]:
+    """Writes a bank's own rules, beside its accounts."""
+    return lambda path: path.with_name("rules.toml").write_text(f"[[rules]]\n{text}") and None
+
+
 BAD_INPUT: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "missing column": (
         SWIFT,
@@ -112,6 +119,22 @@ BAD_INPUT: dict[str, tuple[str, Callable[[Path], None], str]] = {
     ),
     "empty file": (BANK, lambda path: path.write_bytes(b"") and None, "the file is empty"),
     "wrong encoding": (BANK, _latin1, "column Name: 1 row has bytes that are not UTF-8"),
+    "rules that cannot be read": (RULES, _rules("class = "), "Invalid value"),
+    "a rule with an unknown class": (
+        RULES,
+        _rules('class = "on ice"\ncolumn = "Flags"\nis = "07"'),
+        "rule 1 (class 'on ice'): there is no such class",
+    ),
+    "a rule about an absent column": (
+        BANK,
+        _rules('class = "frozen"\ncolumn = "Rating"\nat_least = 7'),
+        "column Rating: missing from the file",
+    ),
+    "a rule that does not fit its column": (
+        BANK,
+        _rules('class = "frozen"\ncolumn = "Name"\nat_least = 7'),
+        "rule 1 (class 'frozen'): column 'Name' (String) cannot be compared with the number 7",
+    ),
     "absent file": (BANK, Path.unlink, "not found, or not a file"),
 }
 
@@ -134,6 +157,60 @@ def test_problems_are_in_the_json_document_and_the_code_is_2(check: Run, tmp_pat
     document = json.loads(out)
     assert code == 2
     assert len(document["partitions"]) == len(document["problems"]) == 1
+
+
+def test_everything_wrong_with_accounts_rules_and_schema_is_one_line_each(
+    check: Run, tmp_path: Path
+) -> None:
+    _flags({"1": "0", "2": "02"})(tmp_path / BANK)
+    for bank in ("bank01", "bank02"):
+        file = tmp_path / "scenario01" / "train" / bank / "rules.toml"
+        _rules('class = "odd"\ncolumn = "Flags"\nis = "07"')(file)
+    other = RATED.read_text().replace('label = "Label"', 'label = "Fraud"')
+    (tmp_path / "schema.toml").write_text(other)
+    code, _, err = check()
+    assert code == 2
+    lines = _errors(err)
+    assert sorted(line.removeprefix(f"{tmp_path}/").split(":")[0] for line in lines) == [
+        "scenario01/train/bank01/bank_dataset.csv",
+        "scenario01/train/bank01/rules.toml",
+        "scenario01/train/bank02/rules.toml",
+        "schema 'payments-rated'",
+    ]
+    assert "format is payments, which have no column 'Fraud'" in "".join(lines)
+
+
+def test_classes_are_counted_where_they_are_not_just_flags(check: Run, tmp_path: Path) -> None:
+    assert "bank bank0" not in check()[1]
+    _rules('class = "frozen"\ncolumn = "Account"\nis = "FR01"')(tmp_path / BANK)
+    code, out, _ = check("--json")
+    ordinary, frozen = "ordinary", "frozen"
+    train, test = json.loads(out)["partitions"]
+    assert code == 0
+    assert list(train["accounts_by_class"]) == ["bank01"]
+    counts = train["accounts_by_class"]["bank01"]
+    assert {name: n for name, n in counts.items() if n} == {ordinary: 1, frozen: 1}
+    assert test["accounts_by_class"] == {}
+    code, out, _ = check("--schema", RATED)
+    assert code == 0
+    assert "bank bank01" in out
+    assert "2 accounts: 1 ordinary, 1 frozen" in out
+
+
+def test_only_columns_that_no_rule_reads_are_noted_as_ignored(check: Run, tmp_path: Path) -> None:
+    table = accounts("BANKFRPP", {"1": "0"}).with_columns(Rating=pl.lit(9), Colour=pl.lit("red"))
+    write_table(tmp_path / BANK, table)
+    assert "extra columns ignored: Rating, Colour" in check()[1]
+    _rules('class = "frozen"\ncolumn = "Rating"\nat_least = 7')(tmp_path / BANK)
+    assert "extra columns ignored: Colour" in check()[1]
+
+
+def test_bad_rows_are_dropped_before_rules_are_applied(check: Run, tmp_path: Path) -> None:
+    _flags({"1": "0", "2": "02"})(tmp_path / BANK)
+    _rules('class = "frozen"\ncolumn = "Account"\nis = "1"')(tmp_path / BANK)
+    code, out, _ = check("--drop-bad-rows")
+    assert code == 0
+    assert "1 account: 1 frozen" in out
 
 
 def test_rows_dropped_on_request_are_counted_and_reported(check: Run, tmp_path: Path) -> None:

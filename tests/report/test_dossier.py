@@ -3,20 +3,23 @@
 import hashlib
 import json
 import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.kit.hub_world import letter
 from tests.kit.report_page import HOSTILE, PASSPHRASE, Seen
-from tests.kit.scored_run import predictions, write_run
+from tests.kit.scored_run import finished_document, predictions, write_run
 
 from pv4fad.attack.findings import FILE_NAME, Attack, Finding
 from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.protocol.identity import identity_in, stored_identity
-from pv4fad.report.dossier.pages import JSON_FILE, QUESTIONS
+from pv4fad.report.dossier.integrity import Integrity
+from pv4fad.report.dossier.pages import JSON_FILE, QUESTIONS, Dossier, dossier_files
 from pv4fad.report.dossier.processing import ROLES, TO_FILL_IN
 from pv4fad.run.folder import RunFolder
 from pv4fad.run.scoring_record import read_record, write_record
@@ -230,6 +233,66 @@ def test_processing_is_that_of_the_schema_and_legal_roles_are_blank(attacked, do
     blanks = [a for tag, a in pages["processing"].elements if ("class", "blank") in a]
     assert len(blanks) == len(TO_FILL_IN) + len(ROLES) * len(PARTIES)
     assert data["processing"]["schema"]["rows"]["id"] == schema.rows.id
+
+
+@pytest.mark.parametrize(
+    ("settings", "said", "not_said"),
+    [
+        (
+            {},
+            {
+                "index": "the payment network: noisy counts; of a scoring",
+                "processing": "keys, shares, noisy counts, local model, seed",
+            },
+            ("labels of leaves", "votes", "it opens them", "positive answers"),
+        ),
+        (
+            {"model": "paper", "scoring": "decisions"},
+            {
+                "index": "the payment network: noisy labels of leaves; of a scoring",
+                "processing": "keys, shares, noisy labels of leaves, seed",
+            },
+            ("noisy counts; ", "noisy counts, local model", "votes", "it opens them"),
+        ),
+        (
+            {"model": "paper", "scoring": "votes"},
+            {
+                "index": "the payment network: shares of labels, which say nothing; of a scoring",
+                "processing": "answers to questions: sums of votes",
+            },
+            ("noisy counts; ", "noisy counts, local model", "bits", "it opens them"),
+        ),
+        (
+            {"metered": True},
+            {
+                "index": "the payment network: noisy counts; of a scoring",
+                "processing": "it opens them, and counts the positive ones",
+            },
+            ("labels of leaves", "votes"),
+        ),
+    ],
+    ids=["counts", "released", "sealed", "metered"],
+)
+def test_what_leaves_and_is_kept_is_that_of_the_model(settings, said, not_said, tmp_path, dossier):
+    _, pages, data = dossier(write_run(tmp_path / "run", finished_document(**settings), None))
+    for page, text in said.items():
+        assert text in pages[page].words
+    for text in not_said:
+        assert text not in pages["processing"].words
+        assert text not in pages["index"].words
+    metered = settings.get("metered", False)
+    kept = [row for row in data["processing"]["kept"] if "positive answers" in row[1]]
+    assert len(kept) == metered
+    assert "has its own, but where all parties ran on one machine" in pages["processing"].words
+
+
+def test_what_was_learned_of_released_labels_is_not_called_counts(whole):
+    document = finished_document(model="paper", scoring="decisions")
+    content = replace(whole, document=document)
+    integrity = Integrity("1", "1", "1", "ab", "", {}, (), None, ())
+    files = dossier_files(Dossier.of(content, integrity, datetime(2026, 1, 3, tzinfo=UTC)))
+    words = Seen(files["index.html"]).words
+    assert "the payment network: noisy labels of leaves, and bits about 678 accounts" in words
 
 
 def test_what_is_missing_is_said_with_how_to_get_it(document, tmp_path, dossier):

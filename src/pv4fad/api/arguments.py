@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from pv4fad.errors import DataError, ParameterError, StoreError
+from pv4fad.errors import ParameterError, StoreError
 from pv4fad.lead.data import bank_directory, classified, require_holder_name
 from pv4fad.privacy.epsilon import Epsilon, parse_epsilon
 from pv4fad.protocol.propose.policy import Policy
@@ -18,6 +18,7 @@ from pv4fad.rules import Rules, read_rules, rules_of
 from pv4fad.schema import Schema, read_schema, schema_of
 from pv4fad.store.key_sources import ENVIRONMENT, create_key_file, passphrase_for, read_key_file
 from pv4fad.store.sealing import Passphrase
+from pv4fad.tables.several import Several
 
 Source = Any
 """A frame of polars or pandas, anything else that polars takes over, or the path of a file."""
@@ -133,17 +134,23 @@ def given_records(
 
     Every table is read even if one is bad, so that the error names all problems.
     """
-    records: dict[str, pl.DataFrame] = {}
-    problems = []
+    several, records = Several(), dict[str, pl.DataFrame]()
     for name, table in holders.items():
-        try:
-            records[name] = classified(schema, given_table(table), name, rules.get(name))
-        except DataError as error:
-            problems.append(str(error))
-    if problems:
-        raise DataError("\n".join(problems))
+        with several.reading():
+            own = rules.get(name)
+            if own is not None:
+                _require_classes(schema, name, own)
+            records[name] = classified(schema, given_table(table), name, own)
+    several.refuse()
     bank_directory(records)  # refuses a name that two of them have
     return records
+
+
+def _require_classes(schema: Schema, holder: str, rules: Rules) -> None:
+    try:
+        rules.check_classes(schema.record.classes)
+    except ParameterError as error:
+        raise ParameterError(f"rules of {holder}: {error}") from None
 
 
 def given_passphrase(folder: Path, key_file: Path | str | None, *, new: bool) -> Passphrase:
@@ -151,7 +158,7 @@ def given_passphrase(folder: Path, key_file: Path | str | None, *, new: bool) ->
     place = folder.absolute()
     beside = place.with_name(place.name + ".key")
     set_outside = any(name in os.environ for name in (ENVIRONMENT, f"{ENVIRONMENT}_FILE"))
-    if key_file is None and set_outside and not beside.exists():
+    if key_file is None and set_outside:
         passphrase = passphrase_for("federation")
     else:
         path = beside if key_file is None else Path(key_file)

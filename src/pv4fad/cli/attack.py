@@ -13,7 +13,7 @@ from pv4fad.attack.epsilon import RELEASES
 from pv4fad.attack.findings import FILE_NAME, Attack
 from pv4fad.attack.play import Attacked, Options, attack
 from pv4fad.cli.console import err, fail, out, print_json
-from pv4fad.cli.data_schema import require_schema_of
+from pv4fad.cli.data_schema import SchemaOfRun, require_schema_of
 from pv4fad.cli.options import AsJson, KeyOfAll, RunPath, Scenario, Workers, federation_key
 from pv4fad.errors import DataError
 from pv4fad.evaluation.scored import default_predictions
@@ -47,6 +47,7 @@ def attack_command(
         int, typer.Option(min=0, help="Small runs of each of two worlds, to be told apart.")
     ] = Options.worlds,
     workers: Workers = None,
+    schema: SchemaOfRun = None,
     scenario: Scenario = None,
     key: KeyOfAll = None,
     as_json: AsJson = False,
@@ -59,7 +60,7 @@ def attack_command(
     them there.
     """
     document = RunFolder(run).require_finished()
-    require_schema_of(RunFolder(run), folder)
+    require_schema_of(RunFolder(run), folder, schema)
     if predictions is not None and not predictions.is_file():
         raise DataError(f"{predictions}: not found")
     files = [predictions or default_predictions(run), *map(default_predictions, also or ())]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,15 @@ from pv4fad.cli import data_convert
 from pv4fad.cli.console import err, out, print_json, progress_bar
 from pv4fad.cli.data_schema import SchemaFile, data_schema
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.lead.summary import SideSummary, SplitSummary, summarise_split
+from pv4fad.lead.summary import (
+    SideSummary,
+    SplitSummary,
+    summarise_payments,
+    summarise_split,
+)
 from pv4fad.payments.challenge import find_partitions, read_partition
-from pv4fad.payments.loading import load_partition
 from pv4fad.payments.schema import FLAG_MEANINGS, NO_FLAG
-from pv4fad.payments.summary import PartitionSummary, summarise
+from pv4fad.payments.summary import PartitionSummary
 from pv4fad.schema import Schema
 from pv4fad.tables.sheet import OnBadRows
 from pv4fad.words import Words
@@ -74,7 +78,7 @@ def check(
             if isinstance(summary, SplitSummary):
                 out.print(_schema_table(summary, settled.words))
             else:
-                out.print(_table(summary))
+                out.print(_table(summary, settled.words))
             for note in summary.notes:
                 out.print(f"note: {note}", markup=False, soft_wrap=True)
         if not problems:
@@ -96,24 +100,24 @@ def _check_partitions(
             task = progress.add_task(f"checking {escape(str(folder))}", total=None)
             try:
                 if schema.format == "payments":
-                    summary: Summary = _check_partition(folder, on_bad_rows, progress, task)
+                    summary: Summary = _check_payments(schema, folder, on_bad_rows, progress, task)
                 else:
                     summary = summarise_split(schema, folder, on_bad_rows)
                     progress.update(task, total=1, completed=1)
                 summaries.append((folder, summary))
             except (DataError, ParameterError) as error:
-                problems += str(error).splitlines()
+                problems += [line for line in str(error).splitlines() if line not in problems]
                 progress.stop_task(task)
     return summaries, problems
 
 
-def _check_partition(
-    folder: Path, on_bad_rows: OnBadRows, progress: Progress, task: TaskID
+def _check_payments(
+    schema: Schema, folder: Path, on_bad_rows: OnBadRows, progress: Progress, task: TaskID
 ) -> PartitionSummary:
     # One step for each file; the last one is routing and counting.
     progress.update(task, total=len(read_partition(folder).accounts) + 2)
     advance = partial(progress.advance, task)
-    summary = summarise(load_partition(folder, on_bad_rows=on_bad_rows, after_file=advance))
+    summary = summarise_payments(schema, folder, on_bad_rows, after_file=advance)
     advance()
     return summary
 
@@ -135,11 +139,16 @@ def _schema_table(s: SplitSummary, words: Words) -> Table:
     )
     for name, side in s.sides.items():
         table.add_row(f"side {name}", words(_side_text(side, s.rows)))
-    for holder, classes in s.holders.items():
-        counts = ", ".join(f"{n:,} {name}" for name, n in classes.items() if n)
-        text = words(f"{sum(classes.values()):,} {{records}}: {counts}")
-        table.add_row(f"{words.holder} {escape(holder)}", text)
+    _add_classes(table, s.holders, words)
     return table
+
+
+def _add_classes(table: Table, holders: Mapping[str, Mapping[str, int]], words: Words) -> None:
+    for holder, classes in holders.items():
+        counts = ", ".join(f"{n:,} {name}" for name, n in classes.items() if n)
+        total = sum(classes.values())
+        text = words(f"{total:,} {'{record}' if total == 1 else '{records}'}: {counts}")
+        table.add_row(f"{words.holder} {escape(holder)}", text)
 
 
 def _side_text(side: SideSummary, rows: int) -> str:
@@ -149,7 +158,7 @@ def _side_text(side: SideSummary, rows: int) -> str:
     )
 
 
-def _table(s: PartitionSummary) -> Table:
+def _table(s: PartitionSummary, words: Words) -> Table:
     labels = (
         "none"
         if s.label_rate is None
@@ -168,6 +177,7 @@ def _table(s: PartitionSummary) -> Table:
     table.add_row("accounts", f"{s.n_accounts:,}, {sum(flagged.values()):,} flagged")
     for code, n in flagged.items():
         table.add_row(f"  flag {code}", f"{n:,} {FLAG_MEANINGS[code]}")
+    _add_classes(table, s.accounts_by_class, words)
     table.add_row("ordering accounts found", f"{s.ordering_join_rate:.3%} of the transactions")
     table.add_row(
         "beneficiary accounts found", f"{s.beneficiary_join_rate:.3%} of the transactions"

@@ -26,6 +26,16 @@ SchemaFile = Annotated[
     ),
 ]
 
+SchemaOfRun = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        metavar="FILE",
+        help="Refuse a run of another schema than this. Default: schema.toml in DIR, if there is"
+        " one.",
+    ),
+]
+
 
 def data_schema(folder: Path, given: Path | None) -> Schema:
     """The schema that was given, that of the folder (of a split: also of the folder around it), or
@@ -40,10 +50,10 @@ def data_schema(folder: Path, given: Path | None) -> Schema:
     return SCHEMA
 
 
-def require_schema_of(run: RunFolder, folder: Path, given: Path | None = None) -> None:
+def require_schema_of(run: RunFolder, folder: Path | None, given: Path | None) -> None:
     """Whoever uses a run takes its schema; one that was given or is with the data has to be the
     same, but for its words."""
-    document, file = run.read(), given or _schema_file(folder)
+    document, file = run.read(), given or (None if folder is None else _schema_file(folder))
     if document is None or file is None:
         return
     trained, found = document.data_schema, read_schema(file)

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from pv4fad.audit.log_file import LogFile
 from pv4fad.cli.console import out
-from pv4fad.cli.data_schema import require_schema_of
+from pv4fad.cli.data_schema import SchemaOfRun, require_schema_of
 from pv4fad.cli.evaluate import Joined, Predictions
 from pv4fad.cli.options import KeyOfAllIfAny, Scenario, federation_key_if_given
 from pv4fad.cli.origin import origin
@@ -44,6 +44,7 @@ def dossier_command(
             help="What a party has exported with pv4fad audit export; may be repeated.",
         ),
     ] = None,
+    schema: SchemaOfRun = None,
     scenario: Scenario = None,
     key: KeyOfAllIfAny = None,
 ) -> None:
@@ -58,8 +59,8 @@ def dossier_command(
         raise DataError(f"{predictions}: no such file")
     root_key = federation_key_if_given(key)
     runs, file, splits = RunFolder(run), predictions or default_predictions(run), None
+    require_schema_of(runs, folder, schema)
     if folder is not None:
-        require_schema_of(runs, folder)
         splits = scoring_splits(folder, scenario)
     content = gather(runs, file, splits, root_key, joined=joined)
     dossier = dossier_of(runs, content, file, root_key, log or [])

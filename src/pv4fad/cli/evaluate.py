@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import out, print_json
-from pv4fad.cli.data_schema import require_schema_of
+from pv4fad.cli.data_schema import SchemaOfRun, require_schema_of
 from pv4fad.cli.options import AsJson, KeyOfAllIfAny, RunPath, Scenario, federation_key_if_given
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.evaluation.evaluate import ALONE, HEADINGS, JOINED, Evaluation, evaluate
@@ -69,6 +69,7 @@ def evaluate_command(
             metavar="FILE", help="Write the precision-recall curves to this new SVG file."
         ),
     ] = None,
+    schema: SchemaOfRun = None,
     scenario: Scenario = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,7 +84,7 @@ def evaluate_command(
     words = document.data_schema.words
     if plot is not None:
         _require_svg(plot)
-    require_schema_of(target, folder)
+    require_schema_of(target, folder, schema)
     splits = scoring_splits(folder, scenario)
     predictions = predictions or default_predictions(run)
     record = require_run(predictions, document.run_id)
@@ -158,6 +159,7 @@ def report_command(
     ),
     predictions: Predictions = None,
     joined: Joined = False,
+    schema: SchemaOfRun = None,
     scenario: Scenario = None,
     key: KeyOfAllIfAny = None,
 ) -> None:
@@ -171,8 +173,8 @@ def report_command(
     if predictions is not None and not predictions.is_file():
         raise DataError(f"{predictions}: no such file")
     target, splits = RunFolder(run), None
+    require_schema_of(target, folder, schema)
     if folder is not None:
-        require_schema_of(target, folder)
         splits = scoring_splits(folder, scenario)
     content = gather(
         target,

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pv4fad.cli.console import err, fail, out, print_json
-from pv4fad.cli.data_schema import require_schema_of
+from pv4fad.cli.data_schema import SchemaOfRun, require_schema_of
 from pv4fad.cli.options import (
     AsJson,
     KeyOfAll,
@@ -87,6 +87,7 @@ def score_command(
         int, typer.Option(min=0, help="Metered runs: raise it to go on after answers were stopped.")
     ] = DEFAULT_BUDGET.release,
     workers: Workers = None,
+    schema: SchemaOfRun = None,
     scenario: Scenario = None,
     key: KeyOfAll = None,
     as_json: AsJson = False,
@@ -103,7 +104,7 @@ def score_command(
     require_new_file(predictions)
     read_record(predictions)  # of a call that was killed just before the predictions, or none
     how = How(alert_share, Batching(batch, layers))
-    require_schema_of(target, folder)
+    require_schema_of(target, folder, schema)
     splits = scoring_splits(folder, scenario)
     site = Site(
         federation_key(key),
@@ -147,6 +148,7 @@ def refresh_command(
     ],
     *,
     workers: Workers = None,
+    schema: SchemaOfRun = None,
     scenario: Scenario = None,
     key: KeyOfAll = None,
     as_json: AsJson = False,
@@ -161,7 +163,7 @@ def refresh_command(
     """
     target = RunFolder(run)
     document = target.require_finished()
-    require_schema_of(target, folder)
+    require_schema_of(target, folder, schema)
     split = account_split(folder, scenario)
     site = Site(federation_key(key), workers=workers)
     try:
@@ -187,6 +189,7 @@ def verify_command(
     run: RunPath,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The data it was trained on.")],
     *,
+    schema: SchemaOfRun = None,
     scenario: Scenario = None,
     predictions: Annotated[
         Path | None,
@@ -205,7 +208,7 @@ def verify_command(
     """
     target = RunFolder(run)
     target.require_finished()
-    require_schema_of(target, folder)
+    require_schema_of(target, folder, schema)
     split = training_split(folder, scenario)
     scored = None
     if predictions is not None:

@@ -72,10 +72,10 @@ class Evaluation:
     def rows(self) -> Iterator[tuple[str, tuple[AtBudget, ...]]]:
         """By number of alerts: what every detector finds."""
         for at in zip(*(detector.budgets for detector in self.detectors), strict=True):
-            yield f"the {at[0].alerts:,} highest scores ({at[0].share * 100:g} %)", at
+            yield f"{_the(at[0].alerts, 'highest score')} ({at[0].share * 100:g} %)", at
         own = tuple(d.alerts for d in self.detectors if d.alerts is not None)
         if own:
-            yield f"the {own[0].alerts:,} alerts; alone or with all data, as many", own
+            yield f"{_the(own[0].alerts, 'alert')}; alone or with all data, as many", own
 
     def numbers(self) -> list[dict[str, Any]]:
         """All measures of every detector, for JSON; the curves have too many points."""
@@ -93,6 +93,10 @@ class Evaluation:
             }
             for detector in self.detectors
         ]
+
+
+def _the(n: int, noun: str) -> str:
+    return f"the {noun}" if n == 1 else f"the {n:,} {noun}s"
 
 
 def measure(

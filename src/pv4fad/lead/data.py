@@ -27,6 +27,7 @@ from pv4fad.protocol.roles import NOT_BANKS
 from pv4fad.rules import Rules, read_rules
 from pv4fad.schema import KEY_SEPARATOR, Schema
 from pv4fad.tables.reading import read_records, read_rows, row_columns
+from pv4fad.tables.several import Several
 
 RULES_FILE = "rules.toml"
 
@@ -45,14 +46,18 @@ class SplitData:
 def load_rows(schema: Schema, source: Any, *, labels_required: bool) -> pl.DataFrame:
     """The lead's rows, from a file (a Path) or a frame."""
     if schema.format == "payments":
-        for column in row_columns(schema):
-            if column.name not in TRANSACTION_SCHEMA:
-                raise ParameterError(
-                    f"schema {schema.name!r}: format is payments, which have no column"
-                    f" {column.name!r}"
-                )
+        require_payment_columns(schema)
         return load_transactions(source, labels_required=labels_required).frame
     return read_rows(schema, source, labels_required=labels_required).frame
+
+
+def require_payment_columns(schema: Schema) -> None:
+    """Refuse a schema of payments whose rows have a column that payments do not have."""
+    for column in row_columns(schema):
+        if column.name not in TRANSACTION_SCHEMA:
+            raise ParameterError(
+                f"schema {schema.name!r}: format is payments, which have no column {column.name!r}"
+            )
 
 
 def load_holder(schema: Schema, path: Path, holder: str) -> pl.DataFrame:
@@ -94,23 +99,16 @@ def load_holders(schema: Schema, split: Path, holders: Iterable[str]) -> dict[st
 
 
 def load_split(schema: Schema, folder: Path) -> SplitData:
-    """The data of all parties in a split; every file is read even if one is bad, so that the error
-    names all problems."""
-    partition = read_partition(folder)
-    problems: list[str] = []
+    """The data of all parties in a split; the error names all problems."""
+    partition, several = read_partition(folder), Several()
     records: dict[str, pl.DataFrame] = {}
     for holder, path in partition.accounts.items():
-        require_holder_name(holder)
-        try:
+        with several.reading():
+            require_holder_name(holder)
             records[holder] = load_holder(schema, path, holder)
-        except DataError as error:
-            problems.append(str(error))
-    try:
+    with several.reading():
         rows = load_rows(schema, partition.transactions, labels_required=partition.labels_required)
-    except DataError as error:
-        problems.append(str(error))
-    if problems:
-        raise DataError("\n".join(problems))
+    several.refuse()
     return SplitData(rows, records)
 
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 import polars as pl
 
-from pv4fad.errors import DataError
-from pv4fad.lead.data import bank_directory, holder_rules, require_holder_name
+from pv4fad.lead.data import (
+    bank_directory,
+    holder_rules,
+    require_holder_name,
+    require_payment_columns,
+)
 from pv4fad.payments.challenge import read_partition
+from pv4fad.payments.loading import AccountTable, load_account_classes, load_partition
+from pv4fad.payments.schema import SCHEMA
+from pv4fad.payments.summary import PartitionSummary, summarise
+from pv4fad.rules import Rules
 from pv4fad.schema import Schema
 from pv4fad.tables.reading import RecordTable, RowTable, read_records, read_rows
+from pv4fad.tables.several import Several
 from pv4fad.tables.sheet import OnBadRows
 from pv4fad.tables.sides import Sides
 
@@ -60,10 +69,6 @@ def summarise_split(schema: Schema, folder: Path, on_bad_rows: OnBadRows = "rais
         [pl.DataFrame(schema={"Holder": pl.String, "Id": pl.String})]
         + [frame.select("Holder", "Id") for frame in records.values()]
     )
-    holders = {}
-    for name, frame in records.items():
-        counted = dict(frame["Class"].cast(pl.String).value_counts().iter_rows())
-        holders[name] = {one: counted.get(one, 0) for one in schema.record.classes}
     return SplitSummary(
         schema=schema.name,
         rows=rows.height,
@@ -74,7 +79,7 @@ def summarise_split(schema: Schema, folder: Path, on_bad_rows: OnBadRows = "rais
             name: _side(side, keys, list(directory))
             for name, side in zip(schema.side_names, Sides(schema, rows).side_keys(), strict=True)
         },
-        holders=holders,
+        holders={name: _class_counts(schema, frame) for name, frame in records.items()},
         notes=tuple(
             note
             for report in (*(one.report for one in tables.values()), table.report)
@@ -87,30 +92,74 @@ def _read(
     schema: Schema, folder: Path, on_bad_rows: OnBadRows
 ) -> tuple[RowTable, dict[str, RecordTable]]:
     """Every file is read even if one is bad, so that the error names all problems."""
-    partition = read_partition(folder)
-    problems: list[str] = []
+    partition, several = read_partition(folder), Several()
     tables: dict[str, RecordTable] = {}
     for holder, path in partition.accounts.items():
-        require_holder_name(holder)
-        rules = holder_rules(schema, path)
-        try:
+        with several.reading():
+            require_holder_name(holder)
+            rules = holder_rules(schema, path)
             tables[holder] = read_records(
                 schema, path, holder=holder, rules=rules, on_bad_rows=on_bad_rows
             )
-        except DataError as error:
-            problems.append(str(error))
-    try:
+    with several.reading():
         rows = read_rows(
             schema,
             partition.transactions,
             labels_required=partition.labels_required,
             on_bad_rows=on_bad_rows,
         )
-    except DataError as error:
-        problems.append(str(error))
-    if problems:
-        raise DataError("\n".join(problems))
+    several.refuse()
     return rows, tables
+
+
+def summarise_payments(
+    schema: Schema,
+    folder: Path,
+    on_bad_rows: OnBadRows = "raise",
+    after_file: Callable[[], object] = lambda: None,
+) -> PartitionSummary:
+    """Read a split of payments, apply every bank's rules, and count."""
+    several = Several()
+    with several.reading():
+        require_payment_columns(schema)
+    with several.reading():
+        tables = load_partition(folder, on_bad_rows=on_bad_rows, after_file=after_file)
+    with several.reading():
+        classes, used = _account_classes(schema, folder, on_bad_rows)
+    several.refuse()
+    accounts = {bank: _used(table, used.get(bank, ())) for bank, table in tables.accounts.items()}
+    summary = summarise(replace(tables, accounts=accounts))
+    return replace(summary, accounts_by_class=classes)
+
+
+def _account_classes(
+    schema: Schema, folder: Path, on_bad_rows: OnBadRows
+) -> tuple[dict[str, dict[str, int]], dict[str, tuple[str, ...]]]:
+    """Of each bank whose classes are not just its flags, which are counted anyway: its classes,
+    and the columns that decide them."""
+    several, counted = Several(), dict[str, dict[str, int]]()
+    used: dict[str, tuple[str, ...]] = {}
+    for bank, path in read_partition(folder).accounts.items():
+        with several.reading():
+            require_holder_name(bank)
+            rules = holder_rules(schema, path)
+            if rules is not None or schema.record != SCHEMA.record:
+                accounts = load_account_classes(path, schema, rules, on_bad_rows=on_bad_rows)
+                counted[bank] = _class_counts(schema, accounts)
+                used[bank] = (rules or Rules(rules=schema.record.rules)).columns
+    several.refuse()
+    return counted, used
+
+
+def _used(table: AccountTable, columns: Sequence[str]) -> AccountTable:
+    """The table with these columns not noted as ignored: rules read them."""
+    extra = tuple(name for name in table.report.extra_columns if name not in columns)
+    return replace(table, report=replace(table.report, extra_columns=extra))
+
+
+def _class_counts(schema: Schema, records: pl.DataFrame) -> dict[str, int]:
+    counted = dict(records["Class"].cast(pl.String).value_counts().iter_rows())
+    return {name: counted.get(name, 0) for name in schema.record.classes}
 
 
 def _side(side: pl.DataFrame, keys: pl.DataFrame, members: list[str]) -> SideSummary:

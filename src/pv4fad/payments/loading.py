@@ -23,6 +23,7 @@ from pv4fad.payments.schema import ACCOUNT_COLUMNS, LABEL, TRANSACTION_COLUMNS
 from pv4fad.rules import Rules
 from pv4fad.schema import Schema
 from pv4fad.tables.parsing import Check
+from pv4fad.tables.several import Several
 from pv4fad.tables.sheet import OnBadRows, read_sheet
 from pv4fad.tables.source import LoadReport
 
@@ -128,7 +129,12 @@ def load_accounts(
 
 
 def load_account_classes(
-    source: Any, schema: Schema, rules: Rules | None = None, *, name: str = "the accounts"
+    source: Any,
+    schema: Schema,
+    rules: Rules | None = None,
+    *,
+    name: str = "the accounts",
+    on_bad_rows: OnBadRows = "raise",
 ) -> pl.DataFrame:
     """A bank's accounts with the class that its rules, or those of the schema, give them.
 
@@ -138,7 +144,7 @@ def load_account_classes(
     chosen.check_classes(schema.record.classes)
     named = {column.name for column in ACCOUNT_COLUMNS}
     own = [name for name in chosen.columns if name not in named]
-    frame = load_accounts(source, further_columns=own, name=name).frame
+    frame = load_accounts(source, on_bad_rows=on_bad_rows, further_columns=own, name=name).frame
     try:
         classes = chosen.classes_of(frame, schema.record.classes)
     except DataError as error:
@@ -156,31 +162,26 @@ def load_partition(
 
     Every file is read even if one is bad, so that the error names all problems.
     """
-    partition = read_partition(folder)
-    problems: list[str] = []
+    partition, several = read_partition(folder), Several()
     accounts: dict[str, AccountTable] = {}
     for client, path in partition.accounts.items():
-        try:
+        with several.reading():
             accounts[client] = load_accounts(path, on_bad_rows=on_bad_rows)
-        except DataError as error:
-            problems.append(str(error))
         after_file()
-    problems += _shared_banks(accounts)
-    try:
+    with several.reading():
+        _refuse_shared_banks(accounts)
+    with several.reading():
         transactions = load_transactions(
             partition.transactions,
             labels_required=partition.labels_required,
             on_bad_rows=on_bad_rows,
         )
-    except DataError as error:
-        problems.append(str(error))
     after_file()
-    if problems:
-        raise DataError("\n".join(problems))
+    several.refuse()
     return PartitionTables(transactions, accounts)
 
 
-def _shared_banks(accounts: Mapping[str, AccountTable]) -> list[str]:
+def _refuse_shared_banks(accounts: Mapping[str, AccountTable]) -> None:
     """A BIC must not be in two clients' files: a payment is routed by BIC to one client."""
     owner: dict[str, AccountTable] = {}
     problems = []
@@ -192,4 +193,5 @@ def _shared_banks(accounts: Mapping[str, AccountTable]) -> list[str]:
                     f"is also in {owner[bic].report.source}; a bank's accounts belong in one file"
                 )
             owner.setdefault(bic, table)
-    return problems
+    if problems:
+        raise DataError("\n".join(problems))

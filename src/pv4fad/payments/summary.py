@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import polars as pl
@@ -33,6 +33,8 @@ class PartitionSummary:
     beneficiary_join_rate: float
     institutions_without_accounts: Mapping[str, int]  # BIC → transactions it sends or receives
     notes: tuple[str, ...]  # what was dropped or ignored on loading
+    accounts_by_class: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Client id → class → accounts, of the banks whose classes are not just their flags."""
 
     @property
     def label_rate(self) -> float | None:

@@ -6,18 +6,38 @@ import math
 from datetime import date, datetime
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, StrictBool, WrapValidator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    WrapValidator,
+    model_validator,
+)
 
 from pv4fad.errors import ParameterError
-from pv4fad.validated import ValidatedModel
+from pv4fad.validated import ColumnName, ValidatedModel
+
+_DATE = "date"
 
 
 def _value(given: object) -> object:
+    if isinstance(given, dict) and list(given) == [_DATE]:
+        text = given[_DATE]
+        moment = moment_of(text) if isinstance(text, str) else None
+        if moment is None:
+            raise ValueError(f"{_DATE} must be text such as 2022-01-05")
+        return moment
     if isinstance(given, str) and (not given or given != given.strip()):
         raise ValueError("text must not be blank or have white space around it: no value has")
     if given is None or isinstance(given, (bool, str, date)) or _is_number(given):
         return given
     raise ValueError("must be text, a finite number, true, false or a date")
+
+
+def _in_json(value: object) -> object:
+    """What `_value` takes for this value again; JSON has no dates, and text may look like one."""
+    return {_DATE: value.isoformat()} if isinstance(value, date) else value
 
 
 def _ordered(given: object) -> object:
@@ -61,7 +81,8 @@ def kind_of(value: object) -> str:
 # Wrapped, so that pydantic does not convert 1 to true or text to a date.
 _AsGiven = WrapValidator(lambda given, convert: _value(given))
 _InOrder = WrapValidator(lambda given, convert: _ordered(given))
-Value = Annotated[bool | int | float | datetime | date | str | None, _AsGiven]
+_Tagged = PlainSerializer(_in_json, when_used="json-unless-none")
+Value = Annotated[bool | int | float | datetime | date | str | None, _AsGiven, _Tagged]
 Ordered = Annotated[int | float | datetime | date | None, _InOrder]
 
 
@@ -70,7 +91,7 @@ class Condition(ValidatedModel):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    column: str = Field(min_length=1)
+    column: ColumnName
     """Of the holder's table."""
     is_: Value = Field(default=None, alias="is")
     """It has this value."""

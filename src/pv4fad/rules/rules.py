@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pv4fad.errors import DataError, ParameterError
 from pv4fad.rules.conditions import Condition
 from pv4fad.rules.matching import Cells
-from pv4fad.validated import ValidatedModel
+from pv4fad.validated import ValidatedModel, model_of
 
 
 class Rule(ValidatedModel):
@@ -30,8 +30,14 @@ class Rule(ValidatedModel):
     @model_validator(mode="before")
     @classmethod
     def _one_condition_needs_no_list(cls, content: Any) -> Any:
-        if not isinstance(content, dict) or "all" in content:
+        if not isinstance(content, dict):
             return content
+        if "all" in content:
+            given = content["all"]
+            if not isinstance(given, (list, tuple)):
+                return content
+            made = [model_of(Condition, one, f"all.{n}") for n, one in enumerate(given)]
+            return content | {"all": made}
         name = "class" if "class" in content else "class_"
         rest = {key: value for key, value in content.items() if key != name}
         return {key: content[key] for key in (name,) if key in content} | {"all": [rest]}
@@ -128,17 +134,7 @@ def rules_of(content: object, where: str = "rules") -> Rules:
     if not isinstance(content, Sequence) or isinstance(content, str):
         raise ParameterError(f"{where}: rules must be a list; in TOML write [[rules]]")
     try:
-        return Rules(rules=tuple(_rule(one, number) for number, one in enumerate(content, 1)))
+        rules = [model_of(Rule, one, f"rule {number}") for number, one in enumerate(content, 1)]
+        return Rules(rules=tuple(rules))
     except ParameterError as error:
         raise ParameterError(f"{where}: {error}") from None
-
-
-def _rule(content: object, number: int) -> Rule:
-    if isinstance(content, Rule):
-        return content
-    if not isinstance(content, Mapping):
-        raise ParameterError(f"rule {number}: must be a table of keys and values")
-    try:
-        return Rule(**content)
-    except ParameterError as error:
-        raise ParameterError(f"rule {number}: {error}") from None

@@ -139,6 +139,44 @@ def test_a_message_that_names_no_transaction_is_refused(payments, tmp_path):
         labels_from_returns(transactions, path)
 
 
+STATUS = (
+    '<Document xmlns="urn:iso:std:iso:20022:tech:xsd:pacs.002.001.10"><FIToFIPmtStsRpt>'
+    "<GrpHdr><MsgId>S-2</MsgId></GrpHdr>"
+    "<OrgnlGrpInfAndSts><OrgnlMsgId>M-1</OrgnlMsgId><GrpSts>RJCT</GrpSts></OrgnlGrpInfAndSts>"
+    "{}</FIToFIPmtStsRpt></Document>"
+)
+
+
+def test_a_group_is_rejected_with_the_transactions_that_the_message_names(payments, tmp_path):
+    transactions = load_transactions(payments, labels_required=False).frame
+    path = tmp_path / "s.xml"
+    named = STATUS.format("<TxInfAndSts><OrgnlUETR>u-2</OrgnlUETR></TxInfAndSts>")
+    path.write_text(named)
+    assert labels_from_returns(transactions, path).frame["Label"].to_list() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (STATUS.format(""), "S-2"),
+        (RECALL.replace("TxInf", "OrgnlGrpInfAndCxl").replace("R-1", "R-2"), "R-2"),
+    ],
+)
+def test_a_group_without_transactions_is_refused_whatever_else_is_in_the_file(
+    payments, tmp_path, other, message
+):
+    transactions = load_transactions(payments, labels_required=False).frame
+    path = tmp_path / "r.xml"
+    for both in (RECALL + other, other + RECALL):
+        path.write_text(f"<all>{both}</all>")
+        with pytest.raises(DataError) as refused:
+            labels_from_returns(transactions, path)
+        assert str(refused.value) == (
+            f"{path}: message '{message}': names no transaction (one about a whole group is not"
+            " read)"
+        )
+
+
 def test_the_command_writes_a_file_that_the_messages_load_with(payments, tmp_path, command_line):
     (tmp_path / "returns.xml").write_text(RECALL)
     file = payments.with_name("payments.labels.csv")

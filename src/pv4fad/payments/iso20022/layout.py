@@ -13,7 +13,8 @@ _NAMESPACE = re.compile(r"urn:iso:std:iso:20022:tech:xsd:([a-z]{4}\.\d{3})\.001\
 class Layout:
     """Which elements of a message are read, as paths from the body; `@` names an attribute.
 
-    The fields of the header come before those of the record, and hold for all its records.
+    The fields of the header come before those of the record, and hold for all its records; the
+    first is the id of the message.
     An element whose path ends in `*` may occur several times; its texts come on one line each.
     """
 
@@ -23,6 +24,7 @@ class Layout:
     header: tuple[str, ...]
     fields: tuple[str, ...]
     n_records: str | None = None  # the field of the header that says how many records follow
+    needs_record: bool = False  # a message without any is refused
 
     @property
     def names(self) -> tuple[str, ...]:

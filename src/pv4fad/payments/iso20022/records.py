@@ -229,13 +229,15 @@ class _Reader:
         return texts
 
     def _end_document(self, layout: Layout, values: Sequence[str | None], n_records: int) -> None:
+        message = f"message {(values[0] or '').strip()[:35]!r}"
+        if layout.needs_record and not n_records:
+            self._refuse(f"{message}: names no transaction (one about a whole group is not read)")
         if layout.n_records is not None:
             stated = values[layout.header.index(layout.n_records)]
             # Zeros may come first, in up to 15 digits.
             if stated is not None and stated.strip().lstrip("0") != str(n_records).lstrip("0"):
-                message = (values[0] or "").strip()[:35]
                 self._refuse(
-                    f"message {message!r}: element {layout.n_records} is {stated.strip()[:20]!r},"
+                    f"{message}: element {layout.n_records} is {stated.strip()[:20]!r},"
                     f" and the message has {n_records:,} {layout.record}"
                 )
         self._search()

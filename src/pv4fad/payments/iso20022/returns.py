@@ -12,7 +12,6 @@ from pathlib import Path
 
 import polars as pl
 
-from pv4fad.errors import DataError
 from pv4fad.payments.iso20022.layout import Layout
 from pv4fad.payments.iso20022.messages import message_files
 from pv4fad.payments.iso20022.records import Record, read_records
@@ -25,15 +24,17 @@ STATUS = Layout(
     kind="pacs.002",
     body="FIToFIPmtStsRpt",
     record="TxInfAndSts",
-    header=("OrgnlGrpInfAndSts/GrpSts",),
+    header=("GrpHdr/MsgId", "OrgnlGrpInfAndSts/GrpSts"),
     fields=(*_ORIGINAL, "TxSts"),
+    needs_record=True,
 )
 RECALL = Layout(
     kind="camt.056",
     body="FIToFIPmtCxlReq",
     record="Undrlyg/TxInf",
-    header=(),
+    header=("Assgnmt/Id",),
     fields=_ORIGINAL,
+    needs_record=True,
 )
 
 
@@ -49,15 +50,14 @@ def labels_from_returns(transactions: pl.DataFrame, returns: Path) -> ReturnLabe
     """1 for every leg of a payment that was rejected or recalled, 0 for all others.
 
     `returns`: a file or a folder of pacs.002 and camt.056.  A payment is found by its UETR, or by
-    the TxId that stands in for it, or else by the MessageId of one transaction.
+    the TxId that stands in for it, or else by the MessageId of one transaction.  A message that
+    names no transaction is refused: which ones its group has is not known here.
     """
     counts: Counter[str] = Counter()
     payments, messages = set(transactions["UETR"]), set(transactions["MessageId"])
     found: dict[str, set[str]] = {"UETR": set(), "MessageId": set()}
     for file in message_files(returns):
-        n_records = 0
         for kind, records in read_records(file, [STATUS, RECALL], set()):
-            n_records += len(records)
             for record in records:
                 if kind == STATUS.kind and not _is_rejection(record):
                     counts["other statuses"] += 1
@@ -73,8 +73,6 @@ def labels_from_returns(transactions: pl.DataFrame, returns: Path) -> ReturnLabe
                     counts["unknown"] += 1
                     continue
                 counts["rejected" if kind == STATUS.kind else "recalled"] += 1
-        if not n_records:
-            raise DataError(f"{file}: names no transaction (a status of a whole group is not read)")
     is_returned = pl.any_horizontal(
         pl.col(name).is_in(pl.Series(sorted(ids), dtype=pl.String)) for name, ids in found.items()
     )
@@ -83,5 +81,5 @@ def labels_from_returns(transactions: pl.DataFrame, returns: Path) -> ReturnLabe
 
 
 def _is_rejection(record: Record) -> bool:
-    of_transaction, of_group = record[-1], record[0]
+    of_transaction, of_group = record[-1], record[1]
     return (of_transaction or of_group or "").strip() == _REJECTED

@@ -14,7 +14,13 @@ from pv4fad.files import write_folder
 from pv4fad.protocol.roles import in_words
 from pv4fad.report.content import Gap, ReportContent
 from pv4fad.report.dossier.integrity import Integrity
-from pv4fad.report.dossier.processing import ROLES, TO_FILL_IN, Processing, processing
+from pv4fad.report.dossier.processing import (
+    ROLES,
+    TO_FILL_IN,
+    TRAINED,
+    Processing,
+    processing,
+)
 from pv4fad.report.dossier.validation import (
     Validation,
     band_rows,
@@ -178,13 +184,13 @@ def _answers(dossier: Dossier) -> dict[str, str]:
 
 
 def _learned(content: ReportContent) -> str:
-    scoring = content.scoring
+    scoring, trained = content.scoring, TRAINED[content.document.parameters.mode]
     if scoring is None:
-        return "the {lead}: noisy counts; of a scoring nothing is known"
+        return f"the {{lead}}: {trained}; of a scoring nothing is known"
     if scoring.learned is None:
         return "the {lead}: vote totals, which tell kinds of {records} apart"
     return (
-        f"the {{lead}}: noisy counts, and bits about {scoring.records_known:,} {{records}},"
+        f"the {{lead}}: {trained}, and bits about {scoring.records_known:,} {{records}},"
         f" {scoring.records_positive:,} of them not ordinary; {_metered(scoring)}the others:"
         " public sizes"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pv4fad.protocol.parameters import Mode
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.report.page import MODELS
 from pv4fad.run.document import RunDocument
@@ -56,14 +57,17 @@ def processing(document: RunDocument) -> Processing:
             ["model", MODELS[parameters.mode]],
             ["metered questions", "yes" if parameters.metered else "no"],
         ],
-        data=_data(schema, parameters.mode == "sealed"),
+        data=_data(schema, parameters.mode, metered=parameters.metered),
         holders=[[name, f"{most:,}"] for name, most in parameters.banks.items()],
-        kept=[[words(cell) for cell in row] for row in _KEPT],
+        kept=[
+            [words(cell) for cell in row]
+            for row in _kept(parameters.mode, metered=parameters.metered)
+        ],
         parties=(PAYMENT_NETWORK, *parameters.banks, AGGREGATOR),
     )
 
 
-def _data(schema: Schema, votes: bool) -> Rows:
+def _data(schema: Schema, mode: Mode, *, metered: bool) -> Rows:
     rows, record, words = schema.rows, schema.record, schema.words
     numbers = [*rows.numbers, *rows.categories]
     features = ", ".join(numbers) if numbers else ""
@@ -71,7 +75,6 @@ def _data(schema: Schema, votes: bool) -> Rows:
         features += ("; " if features else "") + f"computed by {rows.features}"
     if rows.history:
         features += ("; " if features else "") + "counts of what happened before"
-    answers = "a vote for each side" if votes else "one bit for each question"
     sides = [
         [
             words("{lead}"),
@@ -97,9 +100,9 @@ def _data(schema: Schema, votes: bool) -> Rows:
             words("each {holder}"),
             words(f"class of {{a_record}}{decided}"),
             ", ".join(record.classes),
-            f"noisy counts, in shares; {answers}, in shares",
+            _FROM_CLASSES[mode],
         ],
-        ["aggregator", "no data", "", "sums of what it gets, in shares that it cannot open"],
+        ["aggregator", "no data", "", _FROM_AGGREGATOR + (words(_METERED) if metered else "")],
     ]
 
 
@@ -107,15 +110,45 @@ def _columns(*names: str | None) -> str:
     return ", ".join(name for name in names if name is not None)
 
 
-_KEPT: Rows = [
-    ["{lead}", "its {rows}, labels and features", "its own systems; not copied by PV4FAD"],
-    ["{lead}", "keys, shares, noisy counts, local model, seed", "with the run, in its store"],
-    ["{lead}", "answers to questions: bits", "until all {records} are matched again"],
-    ["{lead}", "alerts and scores (predictions)", "until it deletes the file"],
-    ["each {holder}", "its {records}", "its own systems; not copied by PV4FAD"],
-    ["each {holder}", "keys, shares", "with the run, in its store"],
-    ["each {holder}", "ledger of the privacy loss", "permanent: it is what limits later runs"],
-    ["aggregator", "keys, sums that it cannot open", "with the run, in its store"],
-    ["every party", "log of signed messages: digests, no content", "as long as its store"],
-]
-"""Stores are sealed (docs/operate/stores.md); with places for the words of a schema."""
+_FROM_CLASSES: dict[Mode, str] = {
+    "counts": "noisy counts, in shares; one bit for each question, in shares",
+    "released": "noisy counts, in shares of which the labels of leaves are opened and nothing else;"
+    " one bit for each question, in shares",
+    "sealed": "noisy counts, in shares of which nothing is opened; a vote for each side, in shares",
+}
+_FROM_AGGREGATOR = "sums of what it gets, in shares that it cannot open"
+_METERED = (
+    "; answers of {holders}, in an order that it does not know: it opens them, and counts the"
+    " positive ones"
+)
+TRAINED: dict[Mode, str] = {
+    "counts": "noisy counts",
+    "released": "noisy labels of leaves",
+    "sealed": "shares of labels, which say nothing",
+}
+"""What the lead has after training."""
+
+
+_OWN_SYSTEMS = "its own systems; a run saved from Python also has what it needs, in its store"
+
+
+def _kept(mode: Mode, *, metered: bool) -> Rows:
+    """Stores are sealed (docs/operate/stores.md); with places for the words of a schema."""
+    own = f"{TRAINED[mode]}, local model" if mode == "counts" else TRAINED[mode]
+    if mode == "sealed":
+        answers = ["answers to questions: sums of votes", "until the scoring is over"]
+    else:
+        answers = ["answers to questions: bits", "until all {records} are matched again"]
+    counted = ["aggregator", "positive answers of each {holder} on the last day", "permanent"]
+    return [
+        ["{lead}", "its {rows}, labels and features", _OWN_SYSTEMS],
+        ["{lead}", f"keys, shares, {own}, seed", "with the run, in its store"],
+        ["{lead}", *answers],
+        ["{lead}", "alerts and scores (predictions)", "until it deletes the file"],
+        ["each {holder}", "its {records}", _OWN_SYSTEMS],
+        ["each {holder}", "keys, shares", "with the run, in its store"],
+        ["each {holder}", "ledger of the privacy loss", "permanent: it is what limits later runs"],
+        ["aggregator", "keys, sums that it cannot open", "with the run, in its store"],
+        *([counted] if metered else []),
+        ["every party", "log of signed messages: digests, no content", "as long as its store"],
+    ]

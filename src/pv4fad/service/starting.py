@@ -143,5 +143,5 @@ def network_parts(folder: PartyFolder, root_key: RootKey) -> Iterator[Parts]:
             banks=engine.status,
             sources=(engine.figures,),
             carrier=LiveNotices(live),
-            running=(live, engine, Following(engine, stored, in_force)),
+            running=(live, engine, Following(engine, stored, in_force, watch.figures.failed)),
         )

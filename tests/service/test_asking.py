@@ -610,6 +610,26 @@ def test_nothing_is_sent_before_it_is_on_disk(world, journal):
     assert all(one.counts.queries > 3 for one in status)
 
 
+def test_a_clock_that_stops_takes_the_service_along(world, journal):
+    """Or no payment that asks anything would be decided any more."""
+    banks = Banks(world)
+
+    async def work():
+        async with asking(world, journal, banks, passes=False) as engine:
+
+            def breaks(_):
+                raise ValueError("on purpose")
+
+            ended = asyncio.Event()
+            engine._background.end_service = ended.set
+            engine._asking.release = breaks
+            await one_tick(engine, banks)
+            await ended.wait()
+            return engine._background.ended
+
+    assert in_loop(work()) == "the clock of live queries"
+
+
 # Another model.
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -37,18 +36,15 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
         async with AsyncExitStack() as running:
             for part in parts.running:
                 await running.enter_async_context(part)
-            tasks = [asyncio.create_task(pipeline.run())]
+            tasks = [("the pipeline of payments", pipeline.run())]
             if outbox is not None:
-                tasks.append(asyncio.create_task(outbox.run()))
-            try:
-                yield
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                tasks.append(("the delivery of notices", outbox.run()))
+            for what, work in tasks:
+                await running.enter_async_context(parts.background.running(what, work))
+            yield
 
     app = new_app(lifespan)
-    app.state.listeners = listeners
+    app.state.listeners, app.state.background = listeners, parts.background
     site = Site(app, Tokens(parts.folder), "Alert desk", tls=tls)
     Api(site, pipeline)
     Desk(site, parts, pipeline, listeners, (lambda: None) if outbox is None else outbox.wake)

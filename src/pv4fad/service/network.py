@@ -54,5 +54,5 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
 def _kept(parts: Parts, pipeline: Pipeline) -> Iterator[Family]:
     yield JOURNAL.of(size_bytes(parts.journal.path))
     waiting = Counter(given.bank for _, given in pipeline.book.waiting())
-    banks = sorted(set(parts.directory.values()))
+    banks = sorted({*parts.directory.values(), *waiting})
     yield NOTICES_WAITING.by({(bank,): waiting[bank] for bank in banks})

@@ -36,7 +36,7 @@ class Parts:
     engine: Engine = field(repr=False)
     watch: Watch = field(repr=False)
     directory: Mapping[str, str]
-    """What payments call a bank → bank."""
+    """What payments call a bank → bank; only banks of the model's run."""
     run_id: str
     """Of the model."""
     banks: Callable[[], Sequence[BankStatus]] = field(default=tuple, repr=False)

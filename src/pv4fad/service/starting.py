@@ -131,7 +131,8 @@ def network_parts(folder: PartyFolder, root_key: RootKey) -> Iterator[Parts]:
         timing = Timing(tick_ms / 1000, timeout_ms / 1000)
         watch = Watch(Expected.of(judging.own.histograms, judging.own.knowledge))
         background = Background(watch.figures.failed)
-        engine = LiveEngine(stored.read(), timing, ask=live.ask, note=note, background=background)
+        model = stored.read()
+        engine = LiveEngine(model, timing, ask=live.ask, note=note, background=background)
         show_party(watch.figures, folder)
         yield Parts(
             schema=schema,
@@ -140,7 +141,7 @@ def network_parts(folder: PartyFolder, root_key: RootKey) -> Iterator[Parts]:
             rows=known,
             engine=engine,
             watch=watch,
-            directory=banks,
+            directory={name: bank for name, bank in banks.items() if bank in model.tables.banks},
             run_id=served.run_id,
             banks=engine.status,
             sources=(engine.figures,),

@@ -8,7 +8,7 @@ import pytest
 from tests.kit.known_writer import KEY
 from tests.kit.live_service import free_port, parts_of
 
-from pv4fad.errors import WorkerError
+from pv4fad.errors import StoreError, WorkerError
 from pv4fad.listening import Listen
 from pv4fad.service.background import Background
 from pv4fad.service.journal import Journal
@@ -68,14 +68,18 @@ def test_the_service_ends_with_a_task_that_it_cannot_do_without(
     assert line.exc_info[0] is ValueError
 
 
-def test_a_service_that_cannot_start_does_not_end_as_if_all_were_well(tmp_path):
+@pytest.mark.parametrize("error", [ValueError("SECRET"), StoreError("the store is damaged")])
+def test_a_service_that_cannot_start_does_not_end_as_if_all_were_well(tmp_path, caplog, error):
     @asynccontextmanager
     async def engine():
-        raise TimeoutError
+        raise error
         yield
 
     with pytest.raises(WorkerError, match="could not start"):
         served(tmp_path, running=[engine()])
+    written = "\n".join(one.getMessage() for one in caplog.records)
+    assert "SECRET" not in written
+    assert ("the store is damaged" in written) == isinstance(error, StoreError)
 
 
 @pytest.mark.parametrize("work", [breaks, returns, is_cancelled])

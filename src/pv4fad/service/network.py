@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,6 +12,7 @@ from fastapi import FastAPI
 from prometheus_client.metrics_core import Metric as Family
 
 from pv4fad.deployment.party_figures import size_bytes
+from pv4fad.errors import Pv4fadError, WorkerError
 from pv4fad.metrics.catalogue import JOURNAL, NOTICES_WAITING
 from pv4fad.service.access import Tokens
 from pv4fad.service.api import Api
@@ -19,6 +21,8 @@ from pv4fad.service.notices import Outbox
 from pv4fad.service.parts import Parts
 from pv4fad.service.pipeline import MOST_PAYMENTS, Pipeline
 from pv4fad.service.web import Site, new_app
+
+_log = logging.getLogger("pv4fad.service")
 
 
 def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PAYMENTS) -> FastAPI:
@@ -34,8 +38,14 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as running:
-            for part in parts.running:
-                await running.enter_async_context(part)
+            try:
+                for part in parts.running:
+                    await running.enter_async_context(part)
+            except Pv4fadError:
+                raise
+            except Exception as error:  # the server would log its words
+                _log.error("the service could not start", exc_info=error)
+                raise WorkerError("an unexpected error, see the line before") from None
             tasks = [("the pipeline of payments", pipeline.run())]
             if outbox is not None:
                 tasks.append(("the delivery of notices", outbox.run()))

@@ -23,7 +23,7 @@ from pv4fad.deployment.hub.switch import (
     read_live_message,
 )
 from pv4fad.deployment.live_keys import MOST_MESSAGES, Handshake, LiveSession, welcome
-from pv4fad.errors import ProtocolError, StoreError, WireError
+from pv4fad.errors import DataError, ProtocolError, StoreError, WireError
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 
 BANKS = ["bank01", "bank02"]
@@ -232,6 +232,91 @@ def test_a_hub_that_was_killed_is_found_again_and_what_was_asked_is_given_up(wor
 
     with answering(world.folder("bank01"), world.correspondence("bank01"), reversed_):
         in_loop(work())
+
+
+def test_a_slow_bank_that_loses_its_connection_answers_again(world):
+    """With more questions waiting than it keeps, and one at work that it cannot answer any more."""
+    begun, held = threading.Event(), threading.Event()
+
+    def slow(question: bytes) -> bytes:
+        if question == b"slow":
+            begun.set()
+            held.wait(PATIENCE_S)
+        return question
+
+    async def work():
+        network = world.correspondence(PAYMENT_NETWORK)
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), network) as questions:
+            with world.hub():
+                await answered(questions, "bank01", b"before")
+                many = [
+                    questions.ask("bank01", b"slow", 1.0) for _ in range(4 * live._MOST_WAITING)
+                ]
+                late = await asyncio.gather(*many, return_exceptions=True)
+                assert all(isinstance(one, NoAnswerError) for one in late)
+                assert begun.is_set()
+            held.set()
+            with world.hub():
+                assert await answered(questions, "bank01", b"after") == b"after"
+
+    with answering(world.folder("bank01"), world.correspondence("bank01"), slow):
+        in_loop(work())
+
+
+@pytest.mark.parametrize("broken", ["_read", "_work"])
+def test_a_bank_connects_again_whatever_ends_one_half_of_its_connection(
+    world, monkeypatch, caplog, broken
+):
+    half, n_broken = getattr(live, broken), 0
+
+    async def breaks(*arguments):
+        nonlocal n_broken
+        n_broken += 1
+        if n_broken == 1:
+            raise RuntimeError("can't start new thread")
+        await half(*arguments)
+
+    async def work():
+        network = world.correspondence(PAYMENT_NETWORK)
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), network) as questions:
+            return await answered(questions, "bank01", b"ab")
+
+    monkeypatch.setattr(live, broken, breaks)
+    with (
+        world.hub(),
+        answering(world.folder("bank01"), world.correspondence("bank01"), reversed_),
+    ):
+        assert in_loop(work()) == b"ba"
+    assert n_broken > 1
+    assert "not connected: an unexpected error" in caplog.text
+
+
+def test_the_payment_network_connects_again_when_its_folder_can_be_read_again(
+    world, monkeypatch, caplog
+):
+    """Its key, such as while certificates are replaced."""
+    dial, n_dialled = connection.dial_async, 0
+
+    def fails_once(folder):
+        nonlocal n_dialled
+        n_dialled += folder.path == world.folder(PAYMENT_NETWORK).path
+        if n_dialled == 1:
+            raise DataError("party.toml cannot be read")
+        return dial(folder)
+
+    async def work():
+        network = world.correspondence(PAYMENT_NETWORK)
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), network) as questions:
+            return await answered(questions, "bank01", b"ab")
+
+    with (
+        world.hub(),
+        answering(world.folder("bank01"), world.correspondence("bank01"), reversed_),
+        monkeypatch.context() as patched,
+    ):
+        patched.setattr(connection, "dial_async", fails_once)
+        assert in_loop(work()) == b"ba"
+    assert "not connected: party.toml cannot be read" in caplog.text
 
 
 def test_both_ends_keep_the_marks_of_what_went_through_the_hub(world, monkeypatch):

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import os
 import signal
+import tempfile
 from collections import Counter
 from itertools import cycle
 
@@ -29,6 +30,7 @@ from pv4fad.evidence.judgement import UNKNOWN
 from pv4fad.lead.scoring_job import JobNotes, ScoringJob
 from pv4fad.protocol.tables import hashed_id
 from pv4fad.protocol.wire import decode, encode
+from pv4fad.service.asking import model as asked_model
 from pv4fad.service.asking import stored
 from pv4fad.service.asking.line import Line
 from pv4fad.service.asking.stored import Following
@@ -608,6 +610,26 @@ def test_nothing_is_sent_before_it_is_on_disk(world, journal):
     assert all(one.counts.queries > 3 for one in status)
 
 
+def test_a_clock_that_stops_takes_the_service_along(world, journal):
+    """Or no payment that asks anything would be decided any more."""
+    banks = Banks(world)
+
+    async def work():
+        async with asking(world, journal, banks, passes=False) as engine:
+
+            def breaks(_):
+                raise ValueError("on purpose")
+
+            ended = asyncio.Event()
+            engine._background.end_service = ended.set
+            engine._asking.release = breaks
+            await one_tick(engine, banks)
+            await ended.wait()
+            return engine._background.ended
+
+    assert in_loop(work()) == "the clock of live queries"
+
+
 # Another model.
 
 
@@ -646,6 +668,56 @@ def test_new_accounts_wait_for_the_next_match_and_are_asked_about_after_it(
     assert not same(before, after)
     assert same(second, after)
     assert "account not yet matched" not in how_second
+
+
+@pytest.mark.parametrize("error", [OSError("no space left"), TimeoutError(), ValueError("secret")])
+def test_matches_are_followed_again_after_an_error_that_nobody_expected(
+    world, journal, monkeypatch, caplog, error
+):
+    monkeypatch.setattr(stored, "LOOK_EVERY_S", 0.01)
+    in_store = world.stored(journal)
+    in_force = in_store.in_force()
+    read, failed, n_read = in_store.read, [], 0
+
+    def fails_twice():
+        nonlocal n_read
+        n_read += 1
+        if n_read <= 2:
+            raise error
+        return read()
+
+    monkeypatch.setattr(in_store, "read", fails_twice)
+
+    async def work():
+        async with asking(world, journal, Banks(world)) as engine:
+            before = engine.knowledge
+            async with Following(engine, in_store, (), failed.append) as following:
+                while following._in_force != in_force:
+                    await asyncio.sleep(0.01)
+            assert engine.knowledge is not before
+
+    in_loop(work())
+    assert [type(one) for one in failed] == [type(error)] * 2
+    (line,) = (one for one in caplog.records if "is in force is not known" in one.message)
+    assert "secret" not in line.message
+    assert line.exc_info is not None
+
+
+def test_a_model_that_cannot_be_read_leaves_no_file_open(world, journal, monkeypatch):
+    opened, make = [], tempfile.TemporaryFile
+
+    def noted(**settings):
+        opened.append(make(**settings))
+        return opened[-1]
+
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(asked_model.tempfile, "TemporaryFile", noted)
+    monkeypatch.setattr(asked_model, "read_shares", full)
+    with pytest.raises(OSError, match="no space left"):
+        world.model(journal)
+    assert [one.closed for one in opened] == [True]
 
 
 def test_payments_that_wait_while_the_model_is_replaced_are_judged_with_the_new_one(world, journal):

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import threading
+import time
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import SimpleNamespace
@@ -20,9 +22,9 @@ from tests.kit.live_service import (
 )
 from tests.kit.waiting import comes_true
 
-from pv4fad.deployment.bank_answers import NOT_YET, BankAnswers
+from pv4fad.deployment.bank_answers import NOT_YET, REFUSED, BankAnswers
 from pv4fad.deployment.hub.live import LiveQuestions, NoAnswerError, answering
-from pv4fad.errors import OrderError, ProtocolError, WireError
+from pv4fad.errors import OrderError, ProtocolError, StoreError, WireError
 from pv4fad.listening import Listen
 from pv4fad.protocol.live.bank import LiveAnswers
 from pv4fad.protocol.notify.bank import notices
@@ -30,11 +32,14 @@ from pv4fad.protocol.notify.messages import BODY_BYTES, Notify, notice
 from pv4fad.protocol.receipt import Receipt, receipt_of
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.wire import Address, decode, encode
+from pv4fad.service import alerts
 from pv4fad.service import notices as outbox
 from pv4fad.service.access import Tokens
 from pv4fad.service.alerts import HandedOver
 from pv4fad.service.inbox import inbox_app
+from pv4fad.service.journal import Journal
 from pv4fad.service.notices import LiveNotices
+from pv4fad.store.store import MemoryStore
 
 ADDRESS = Address(PAYMENT_NETWORK, "bank01", "run-1", index=7)
 
@@ -194,6 +199,10 @@ def test_a_notice_that_cannot_be_sent_holds_up_no_other():
 
     class Book:
         @staticmethod
+        def waiting():
+            return [one for one in waiting if one[1].notice not in dict(delivered).values()]
+
+        @staticmethod
         def delivered(number, notice):
             return number, notice
 
@@ -205,8 +214,138 @@ def test_a_notice_that_cannot_be_sent_holds_up_no_other():
         delivered.append(action)
 
     pipeline = SimpleNamespace(book=Book(), act=act)
-    asyncio.run(outbox.Outbox(pipeline, Carrier())._to_bank("bank01", waiting))
+    asyncio.run(outbox.Outbox(pipeline, Carrier())._to_bank("bank01"))
     assert delivered == [(1, 1)]
+
+
+class Carried:
+    """Banks that take every notice, unless a test says otherwise."""
+
+    def __init__(self, *first) -> None:
+        """`first`: what happens to the first ones, an answer or an error."""
+        self.first, self.taken = list(first), []
+        self.away = set()
+
+    async def carry(self, bank, message):
+        while bank in self.away:
+            await asyncio.sleep(0.01)
+        self.taken.append((bank, message))
+        happens = self.first.pop(0) if self.first else encode(receipt_of(decode(message)))
+        if isinstance(happens, Exception):
+            raise happens
+        return happens
+
+
+def handed_over(service, person, n, bank=None):
+    """The pages of the first alerts that can be handed over, to one bank each, and are."""
+    csrf = hidden(person.get("/").text)
+    places = found(person, range(person.get("/").text.count('data-number="')))
+    chosen = [one for one in places if bank in (None, one[2])][:n]
+    assert len(chosen) == n
+    for number, side, _ in chosen:
+        form = {"csrf": csrf, "confirm": "yes"}
+        done = person.post(f"/alerts/{number}/hand-over/{side}", data=form)
+        assert done.status_code == 303
+    return [f"/alerts/{number}" for number, _, _ in chosen], chosen[0][2]
+
+
+def test_a_notice_that_its_bank_refuses_is_shown_and_holds_up_no_other(tmp_path):
+    carrier = Carried(REFUSED)
+    with live_service(tmp_path, carrier=carrier) as service:
+        service.post("/payments/batch", live_world().payments)
+        person = service.log_in()
+        (first, second), _ = handed_over(service, person, 2, "bank01")
+        assert comes_true(lambda: "; delivered 20" in person.get(second).text)
+        assert "; refused by the bank 20" in person.get(first).text
+        assert "not delivered yet" not in person.get(first).text
+    assert len(carrier.taken) == 2
+    with live_service(tmp_path, carrier=carrier) as again:
+        person = again.log_in()
+        assert "; refused by the bank 20" in person.get(first).text
+        (third,), _ = handed_over(again, person, 1, "bank01")
+        assert comes_true(lambda: "; delivered 20" in person.get(third).text)
+    assert len(carrier.taken) == 3
+
+
+def test_no_bank_waits_for_another(tmp_path):
+    carrier = Carried()
+    carrier.away = {"bank01"}
+    with live_service(tmp_path, carrier=carrier) as service:
+        service.post("/payments/batch", live_world().payments)
+        person = service.log_in()
+        (first,), _ = handed_over(service, person, 1, "bank01")
+        time.sleep(0.2)  # it is on its way
+        (second,), _ = handed_over(service, person, 1, "bank02")
+        assert comes_true(lambda: "; delivered 20" in person.get(second).text, 20)
+        assert "not delivered yet" in person.get(first).text
+        carrier.away = set()
+        assert comes_true(lambda: "; delivered 20" in person.get(first).text, 20)
+
+
+@pytest.mark.parametrize(
+    "error", [NoAnswerError("away"), OSError("gone"), ValueError("SECRET"), b"no receipt"]
+)
+def test_what_happens_to_one_notice_ends_no_delivery(tmp_path, monkeypatch, caplog, error):
+    monkeypatch.setattr(outbox, "AGAIN_AFTER_S", 0.1)
+    with live_service(tmp_path, carrier=Carried(error)) as service:
+        service.post("/payments/batch", live_world().payments)
+        person = service.log_in()
+        (page,), bank = handed_over(service, person, 1)
+        assert comes_true(lambda: "; delivered 20" in person.get(page).text)
+    assert f"a notice did not reach {bank}" in caplog.text
+    assert not any("SECRET" in one.message for one in caplog.records)
+
+
+def test_a_journal_that_cannot_be_written_once_ends_no_delivery(tmp_path, monkeypatch):
+    monkeypatch.setattr(outbox, "AGAIN_AFTER_S", 0.1)
+    act, failed = Journal.act, []
+
+    def fails_once(journal, action):
+        if action["what"] == "delivered" and not failed:
+            failed.append(action)
+            raise StoreError("the disk is full")
+        return act(journal, action)
+
+    monkeypatch.setattr(Journal, "act", fails_once)
+    carrier = Carried()
+    with live_service(tmp_path, carrier=carrier) as service:
+        service.post("/payments/batch", live_world().payments)
+        person = service.log_in()
+        (page,), _ = handed_over(service, person, 1)
+        assert comes_true(lambda: "; delivered 20" in person.get(page).text)
+    assert failed
+    first, second = carrier.taken
+    assert first == second
+
+
+def test_a_hand_over_waits_however_many_alerts_come_after_it(tmp_path, monkeypatch):
+    payments = live_world().payments
+    with live_service(tmp_path) as service:
+        service.post("/payments/batch", payments)
+        person = service.log_in()
+        handed_over(service, person, 2)
+        monkeypatch.setattr(alerts, "MOST_ALERTS", 1)  # as if so many more had come
+        ids = [one | {"MessageId": f"{one['MessageId']}-again"} for one in payments]
+        service.post("/payments/batch", ids)
+        assert person.get("/alerts/0").status_code == 404
+        assert n_waiting(service) == 2
+    carrier = Carried(NoAnswerError("away"))
+    monkeypatch.setattr(outbox, "AGAIN_AFTER_S", 0.1)
+    with live_service(tmp_path, carrier=carrier) as service:
+        person = service.log_in()
+        assert person.get("/alerts/0").status_code == 404
+        assert comes_true(lambda: n_waiting(service) == 0)
+    assert (len(carrier.taken), len(set(carrier.taken))) == (3, 2)
+    with live_service(tmp_path, carrier=carrier) as service:
+        assert n_waiting(service) == 0
+
+
+def n_waiting(service) -> int:
+    """Notices, as the figures of the service have it."""
+    token = {"authorization": f"Bearer {service.tokens['metrics']}"}
+    figures = service.client.get("/metrics", headers=token).text.splitlines()
+    found = [one.split()[-1] for one in figures if one.startswith("pv4fad_notices_waiting{")]
+    return int(sum(map(float, found)))
 
 
 def test_a_busy_bank_keeps_a_notice_later_and_holds_up_no_live_message(trained, tmp_path):
@@ -232,6 +371,7 @@ def test_a_busy_bank_keeps_a_notice_later_and_holds_up_no_live_message(trained, 
             assert not any(one.reference == "P77" for one in station.answers.notices())
             assert not busy.done()
             free.set()
+            assert await LiveNotices(live).carry(bank.name, refused) == REFUSED
             receipt = await LiveNotices(live).carry(bank.name, message)
             assert isinstance(decode(receipt), Receipt)
             assert await live.ask(bank.name, message, 5) == receipt
@@ -241,6 +381,30 @@ def test_a_busy_bank_keeps_a_notice_later_and_holds_up_no_live_message(trained, 
     with world.hub(), station.answering():
         asyncio.run(asyncio.wait_for(work(), 120))
     assert [one.reference for one in station.answers.notices()].count("P77") == 1
+
+
+def test_only_what_a_bank_would_never_keep_is_refused(trained):
+    """On a full disk, or after a mistake in the program, it is asked again."""
+    name, asked = trained.federation.banks[0].name, []
+    happens = [StoreError("the disk is full"), ValueError("SECRET"), OrderError("no model")]
+
+    def handle(message):
+        asked.append(message)
+        raise happens[len(asked) - 1]
+
+    def at_once(work):
+        done = Future()
+        try:
+            done.set_result(work())
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    queries = LiveAnswers(name, lambda: True)
+    answers = BankAnswers(MemoryStore(name), handle, at_once, queries)
+    message = encode(notice(replace(ADDRESS, receiver=name), "P", "A", 1))
+    assert [answers.answer(message) for _ in range(5)] == [NOT_YET] * 3 + [REFUSED] * 2
+    assert len(asked) == 3
 
 
 def found(person, numbers):

@@ -32,6 +32,7 @@ from tests.kit.served_party import (
 from tests.kit.waiting import comes_true
 
 from pv4fad.cli import desk, ledger, serve
+from pv4fad.deployment.card import directory
 from pv4fad.deployment.party_folder import PartyFolder
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.payments.schema import SCHEMA
@@ -39,6 +40,7 @@ from pv4fad.privacy.delta import delta_text
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.run.predictions import HOLDERS_ANSWER
 from pv4fad.service import starting
+from pv4fad.store.sealing import Passphrase
 from pv4fad.store.store import MemoryStore
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
@@ -81,6 +83,17 @@ def test_without_a_model_the_service_says_which_command_trains_one(tmp_path):
     folder = PartyFolder(tmp_path / "network")
     with pytest.raises(StoreError, match=f"pv4fad federation start {folder.path} train$"):
         starting._Served.stored(folder, None, {}, MemoryStore(PAYMENT_NETWORK))
+
+
+def test_alerts_are_handed_over_to_banks_of_the_run_only(root, run, monkeypatch):
+    """And not to one that has joined the federation since: it would refuse them."""
+    names = directory(PartyFolder(root / PAYMENT_NETWORK).complete_cards()) | {"NEWBANK": "bank99"}
+    monkeypatch.setattr(starting, "directory", lambda _: names)
+    run(desk.app, "token", root / PAYMENT_NETWORK, "--name", "alice")
+    key = Passphrase(PASSPHRASE)
+    with starting.network_parts(PartyFolder(root / PAYMENT_NETWORK), key) as parts:
+        parts.engine._first.shares.close()
+        assert set(parts.directory.values()) == set(BANKS)
 
 
 def assert_are(answers, trusted):

@@ -3,7 +3,8 @@
 A query is answered from memory (`protocol.live.bank`).  A notice is kept in the bank's store,
 which belongs to the station: that may take seconds while a training is under way, and live messages
 must not wait for each other.  So the answer to a notice is nothing until it is kept, then the
-receipt; who sent it asks again with the same bytes.
+receipt; who sent it asks again with the same bytes.  If the bank does not take it, and would not
+take it later either, the answer is `REFUSED`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from pv4fad.store.store import Store
 
 NOT_YET = b""
 """The answer to a notice that is not kept yet."""
+REFUSED = b"\0"
+"""The answer to one that must not be kept, such as of a run of which the bank has no model."""
 _MOST_WAITING = 100
 _log = logging.getLogger("pv4fad.station")
 
@@ -46,7 +49,7 @@ class BankAnswers:
         self._lock = threading.Lock()
         self._waiting: set[bytes] = set()
         self._latest: dict[bytes, bytes] = {}
-        """Receipts that may be asked for again, by notice."""
+        """Answers that may be asked for again, by notice."""
         self._notices: Sequence[ReceivedNotice] = notices(store)
 
     def notices(self) -> Sequence[ReceivedNotice]:
@@ -63,9 +66,9 @@ class BankAnswers:
 
     def _answer_notice(self, message: bytes) -> bytes:
         with self._lock:
-            receipt = self._latest.get(message)
-            if receipt is not None:
-                return receipt
+            answer = self._latest.get(message)
+            if answer is not None:
+                return answer
             if message in self._waiting or len(self._waiting) >= _MOST_WAITING:
                 return NOT_YET
             self._waiting.add(message)
@@ -88,7 +91,9 @@ class BankAnswers:
             if error is None:
                 # Notices come one after the other: of those before nobody asks any more.
                 self._latest = {message: b"".join(done.result())}
-            elif isinstance(error, Pv4fadError):
+            elif isinstance(error, ProtocolError):
+                self._latest = {message: REFUSED}
                 _log.warning("a notice was refused: %s", error)
-            else:
-                _log.error("a notice was not kept: %s", type(error).__name__)
+            else:  # such as a full disk; who sent it asks again
+                words = str(error) if isinstance(error, Pv4fadError) else type(error).__name__
+                _log.error("a notice was not kept: %s", words)

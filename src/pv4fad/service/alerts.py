@@ -1,10 +1,12 @@
 """The alerts that people look at: those of the journal, with what was done about them.
 
-In memory are the latest `MOST_ALERTS` alerts, and the latest `MOST_PAYMENTS` payments for the
-history of an alert's accounts.  All of it can be made again from the journal.
+In memory are the latest `MOST_ALERTS` alerts, the latest `MOST_PAYMENTS` payments for the history
+of an alert's accounts, and every hand-over that waits, however old its alert is.  All of it can be
+made again from the journal.
 
     new ──▶ confirmed | dismissed      by a person, with a note; the last word counts
-    └────▶ handed over to a bank       by a person, once per bank and account; waiting → delivered
+    └────▶ handed over to a bank       by a person, once per bank and account;
+                                       waiting → delivered | refused by the bank
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Literal, Self
 
-from pv4fad.errors import DataError, OrderError
+from pv4fad.errors import DataError, OrderError, StoreError
 from pv4fad.protocol.notify.messages import require_fits
 from pv4fad.randomness import secret_bytes
 from pv4fad.schema import Schema
@@ -29,6 +31,8 @@ MOST_ALERTS = 20_000
 MOST_PAYMENTS = 50_000
 MOST_NOTE = 2_000  # characters
 _NOTICE_BYTES = 6
+_BECAME = ("delivered", "refused")
+"""What becomes of a hand-over that waits."""
 
 Verdict = Literal["confirmed", "dismissed"]
 State = Literal["new", "confirmed", "dismissed"]
@@ -58,6 +62,14 @@ class HandedOver:
     who: str
     time: str
     delivered: str | None = None
+    """When the bank had it."""
+    refused: str | None = None
+    """When the bank refused it."""
+
+    @classmethod
+    def of_action(cls, action: Mapping[str, Any]) -> Self:
+        names = ("notice", "run_id", "bank", "account", "who", "time")
+        return cls(**{name: action[name] for name in names})
 
 
 @dataclass(frozen=True)
@@ -117,14 +129,22 @@ class AlertBook:
         self.n_new = 0
         """Alerts that nobody has confirmed or dismissed."""
         self._payments: deque[Entry] = deque(maxlen=MOST_PAYMENTS)
+        self._waiting: dict[int, tuple[Alert, HandedOver]] = {}
+        """By notice."""
 
     @classmethod
     def of_journal(cls, schema: Schema, journal: Journal) -> Self:
         book = cls(schema)
         for number, answer, payment in journal.alerts(MOST_ALERTS):
             book._put(Alert(number, Decision.from_json(answer), payment))
+        older: dict[int, Mapping[str, Any]] = {}
         for action in journal.actions():
-            book.apply(action)
+            if book.apply(action) is None and action["what"] == "hand over":
+                older[action["notice"]] = action
+            elif action["what"] in _BECAME:
+                older.pop(action["notice"], None)
+        for one in older.values():
+            book._wait(_kept(journal, one["alert"]), HandedOver.of_action(one))
         book._payments.extend(journal.latest(MOST_PAYMENTS))
         return book
 
@@ -171,12 +191,7 @@ class AlertBook:
 
     def waiting(self) -> list[tuple[Alert, HandedOver]]:
         """What was handed over and has not reached its bank."""
-        return [
-            (alert, one)
-            for alert in self._alerts.values()
-            for one in alert.handed_over
-            if one.delivered is None
-        ]
+        return list(self._waiting.values())
 
     # Actions: made here, written to the journal by the caller, then applied.
 
@@ -203,8 +218,14 @@ class AlertBook:
         """The bank has acknowledged a notice."""
         return _action("delivered", number, "service") | {"notice": notice}
 
+    def refused(self, number: int, notice: int) -> dict[str, Any]:
+        """The bank does not take a notice, and never will."""
+        return _action("refused", number, "service") | {"notice": notice}
+
     def apply(self, action: Mapping[str, Any]) -> Alert | None:
         """What the journal has; the alert as it is now, or None if it is too old to be listed."""
+        if action["what"] in _BECAME:
+            self._waiting.pop(action["notice"], None)
         alert = self._alerts.get(action["alert"])
         if alert is None:
             return None
@@ -214,19 +235,21 @@ class AlertBook:
                 said = Said(action["verdict"], action["note"], who, time)
                 alert = replace(alert, said=(*alert.said, said))
             case "hand over":
-                names = ("notice", "run_id", "bank", "account")
-                given = HandedOver(**{name: action[name] for name in names}, who=who, time=time)
+                given = HandedOver.of_action(action)
                 alert = replace(alert, handed_over=(*alert.handed_over, given))
-            case "delivered":
-                alert = replace(
-                    alert,
-                    handed_over=tuple(
-                        replace(one, delivered=time) if one.notice == action["notice"] else one
-                        for one in alert.handed_over
-                    ),
+                self._wait(alert, given)
+            case "delivered" | "refused" as became:
+                change: dict[str, Any] = {became: time}
+                handed_over = tuple(
+                    replace(one, **change) if one.notice == action["notice"] else one
+                    for one in alert.handed_over
                 )
+                alert = replace(alert, handed_over=handed_over)
         self._put(alert)
         return alert
+
+    def _wait(self, alert: Alert, given: HandedOver) -> None:
+        self._waiting[given.notice] = alert, given
 
     def _put(self, alert: Alert) -> None:
         before = self._alerts.get(alert.number)
@@ -252,6 +275,15 @@ def desk_labels(journal: Journal) -> dict[str, int]:
         for number, answer, _ in journal.alerts()
         if number in said
     }
+
+
+def _kept(journal: Journal, number: int) -> Alert:
+    """One that need not be among the latest."""
+    found = journal.alert(number)
+    if found is None:
+        raise StoreError(f"{journal.path} has no alert {number}, but what was done about it")
+    answer, payment = found
+    return Alert(number, Decision.from_json(answer), payment)
 
 
 def _action(what: str, number: int, who: str) -> dict[str, Any]:

@@ -204,12 +204,12 @@ class Desk:
         return alert
 
     def _side_of(self, alert: Alert, name: str) -> dict[str, Any]:
-        """A side whose account is at a bank of the federation."""
+        """A side whose account is at a bank of the run."""
         if name not in self._schema.sides:
             raise HTTPException(404, "there is no such side")
         side = self._side(alert, name)
         if side["bank"] is None:
-            raise HTTPException(422, "this account is at no bank of the federation")
+            raise HTTPException(422, "this account is at no bank that takes part in this model")
         return side
 
     def _side(self, alert: Alert, name: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from prometheus_client.metrics_core import Metric as Family
 
 from pv4fad.deployment.party_figures import size_bytes
+from pv4fad.errors import Pv4fadError, WorkerError
 from pv4fad.metrics.catalogue import JOURNAL, NOTICES_WAITING
 from pv4fad.service.access import Tokens
 from pv4fad.service.api import Api
@@ -20,6 +21,8 @@ from pv4fad.service.notices import Outbox
 from pv4fad.service.parts import Parts
 from pv4fad.service.pipeline import MOST_PAYMENTS, Pipeline
 from pv4fad.service.web import Site, new_app
+
+_log = logging.getLogger("pv4fad.service")
 
 
 def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PAYMENTS) -> FastAPI:
@@ -35,20 +38,23 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as running:
-            for part in parts.running:
-                await running.enter_async_context(part)
-            tasks = [asyncio.create_task(pipeline.run())]
-            if outbox is not None:
-                tasks.append(asyncio.create_task(outbox.run()))
             try:
-                yield
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                for part in parts.running:
+                    await running.enter_async_context(part)
+            except Pv4fadError:
+                raise
+            except Exception as error:  # the server would log its words
+                _log.error("the service could not start", exc_info=error)
+                raise WorkerError("an unexpected error, see the line before") from None
+            tasks = [("the pipeline of payments", pipeline.run())]
+            if outbox is not None:
+                tasks.append(("the delivery of notices", outbox.run()))
+            for what, work in tasks:
+                await running.enter_async_context(parts.background.running(what, work))
+            yield
 
     app = new_app(lifespan)
-    app.state.listeners = listeners
+    app.state.listeners, app.state.background = listeners, parts.background
     site = Site(app, Tokens(parts.folder), "Alert desk", tls=tls)
     Api(site, pipeline)
     Desk(site, parts, pipeline, listeners, (lambda: None) if outbox is None else outbox.wake)
@@ -58,5 +64,5 @@ def network_app(parts: Parts, *, tls: bool = False, most_payments: int = MOST_PA
 def _kept(parts: Parts, pipeline: Pipeline) -> Iterator[Family]:
     yield JOURNAL.of(size_bytes(parts.journal.path))
     waiting = Counter(given.bank for _, given in pipeline.book.waiting())
-    banks = sorted(set(parts.directory.values()))
+    banks = sorted({*parts.directory.values(), *waiting})
     yield NOTICES_WAITING.by({(bank,): waiting[bank] for bank in banks})

@@ -1,15 +1,17 @@
-"""Delivering what was handed over: each notice until its bank has acknowledged it.
+"""Delivering what was handed over: each notice until its bank has acknowledged or refused it.
 
 A bank gets one notice at a time, oldest first, and always the same bytes for the same notice, so a
-bank keeps it once however often it comes.  Which notices wait is in the journal.
+bank keeps it once however often it comes.  No bank waits for another.  Which notices wait is in the
+journal.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
-from pv4fad.deployment.bank_answers import NOT_YET
+from pv4fad.deployment.bank_answers import NOT_YET, REFUSED
 from pv4fad.deployment.hub.live import LiveQuestions, NoAnswerError
 from pv4fad.errors import ParameterError, ProtocolError, Pv4fadError
 from pv4fad.protocol.notify.messages import Notify, notice
@@ -33,7 +35,7 @@ class LiveNotices:
         self._questions = questions
 
     async def carry(self, bank: str, message: bytes) -> bytes:
-        """The bank's receipt; asks until it has kept the notice, for some seconds."""
+        """The bank's answer; asks until it has kept the notice, for some seconds."""
         for wait_s in (*_KEPT_AFTER_S, 0.0):
             reply = await self._questions.ask(bank, message, _ANSWER_WITHIN_S)
             if reply != NOT_YET:
@@ -54,34 +56,57 @@ class Outbox:
         self._woken.set()
 
     async def run(self) -> None:
-        while True:
-            self._woken.clear()
-            waiting: dict[str, list[tuple[Alert, HandedOver]]] = {}
-            for alert, given in self._pipeline.book.waiting():
-                waiting.setdefault(given.bank, []).append((alert, given))
-            await asyncio.gather(*(self._to_bank(*one) for one in waiting.items()))
-            try:
-                async with asyncio.timeout(AGAIN_AFTER_S):
-                    await self._woken.wait()
-            except TimeoutError:
-                continue
+        at_work: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._woken.clear()
+                for bank in {given.bank for _, given in self._pipeline.book.waiting()}:
+                    if bank not in at_work or at_work[bank].done():
+                        at_work[bank] = tasks.create_task(self._to_bank(bank))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(AGAIN_AFTER_S):
+                        await self._woken.wait()
 
-    async def _to_bank(self, bank: str, waiting: list[tuple[Alert, HandedOver]]) -> None:
-        for alert, given in sorted(waiting, key=lambda one: one[1].time):
+    async def _to_bank(self, bank: str) -> None:
+        """All that waits for it, until one does not reach it."""
+        tried: set[int] = set()
+        while (found := self._next(bank, tried)) is not None:
+            alert, given = found
+            tried.add(given.notice)
             try:
-                message = encode(notice_of(alert, given))
+                await self._deliver(alert, given)
             except ParameterError as error:  # of an earlier version, which did not look
                 _log.warning("a notice cannot be sent to %s: %s", bank, error)
-                continue
-            try:
-                reply = decode(await self._carrier.carry(bank, message))
-                if not isinstance(reply, Receipt):
-                    raise ProtocolError("not a receipt")
-                expect_receipt_of(Notify, reply)
             except (Pv4fadError, OSError) as error:
                 _log.warning("a notice did not reach %s: %s", bank, type(error).__name__)
                 return
-            await self._pipeline.act(self._pipeline.book.delivered(alert.number, given.notice))
+            except Exception as error:  # one bank, or one notice, must not end all delivery
+                _log.error("a notice did not reach %s", bank, exc_info=error)
+                self._pipeline.watch.figures.failed(error)
+                return
+
+    def _next(self, bank: str, tried: set[int]) -> tuple[Alert, HandedOver] | None:
+        """The oldest that waits for a bank."""
+        waiting = (
+            one
+            for one in self._pipeline.book.waiting()
+            if one[1].bank == bank and one[1].notice not in tried
+        )
+        return min(waiting, key=lambda one: one[1].time, default=None)
+
+    async def _deliver(self, alert: Alert, given: HandedOver) -> None:
+        """What became of it is in the journal."""
+        reply = await self._carrier.carry(given.bank, encode(notice_of(alert, given)))
+        if reply == REFUSED:
+            _log.warning("%s has refused a notice: its log says why", given.bank)
+            became = self._pipeline.book.refused
+        else:
+            receipt = decode(reply)
+            if not isinstance(receipt, Receipt):
+                raise ProtocolError("not a receipt")
+            expect_receipt_of(Notify, receipt)
+            became = self._pipeline.book.delivered
+        await self._pipeline.act(became(alert.number, given.notice))
 
 
 def notice_of(alert: Alert, given: HandedOver) -> Notify:

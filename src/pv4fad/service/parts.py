@@ -11,6 +11,7 @@ from typing import Protocol
 from pv4fad.metrics.figures import Source
 from pv4fad.schema import Schema
 from pv4fad.service.asking.engine import BankStatus
+from pv4fad.service.background import Background
 from pv4fad.service.decisions import Engine, Rows
 from pv4fad.service.journal import Journal
 from pv4fad.service.watch import Watch
@@ -35,7 +36,7 @@ class Parts:
     engine: Engine = field(repr=False)
     watch: Watch = field(repr=False)
     directory: Mapping[str, str]
-    """What payments call a bank → bank."""
+    """What payments call a bank → bank; only banks of the model's run."""
     run_id: str
     """Of the model."""
     banks: Callable[[], Sequence[BankStatus]] = field(default=tuple, repr=False)
@@ -44,5 +45,7 @@ class Parts:
     """Of figures about what else runs."""
     carrier: NoticeCarrier | None = field(default=None, repr=False)
     """Brings notices to banks; None: they wait."""
+    background: Background = field(default_factory=Background, repr=False)
+    """What the service cannot do without."""
     running: Sequence[AbstractAsyncContextManager[object]] = field(default=(), repr=False)
     """What engine and carrier need; entered in this order for as long as the service runs."""

@@ -15,7 +15,9 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from pv4fad.errors import WorkerError
 from pv4fad.listening import Listen
+from pv4fad.service.background import Background
 
 REQUEST_WITHIN_S = 10.0
 """Until the headers of a request are complete."""
@@ -79,6 +81,8 @@ class Server(uvicorn.Server):
         settings: dict[str, Any] = {}
         if context is not None:
             settings["ssl_context_factory"] = lambda *_: context
+        self._background: Background = getattr(app.state, "background", None) or Background()
+        self._background.end_service = self._end
         super().__init__(
             uvicorn.Config(
                 app,
@@ -96,6 +100,17 @@ class Server(uvicorn.Server):
                 **settings,
             )
         )
+
+    def _end(self) -> None:
+        self.should_exit = True
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Until it is told to end; raises if it ends by itself."""
+        await super().serve(sockets)
+        if not self.started:
+            raise WorkerError("the service could not start: its log says why")
+        if self._background.ended:
+            raise WorkerError(f"{self._background.ended} has ended: start the service again")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # uvicorn would raise the signal once more at its end, before what is around it has ended.

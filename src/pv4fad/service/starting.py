@@ -31,6 +31,7 @@ from pv4fad.run.folder import RunFolder
 from pv4fad.service.access import Tokens, Use
 from pv4fad.service.asking.engine import LiveEngine, Timing
 from pv4fad.service.asking.stored import Following, StoredModel
+from pv4fad.service.background import Background
 from pv4fad.service.journal import Journal, journal_key
 from pv4fad.service.known_payments import KnownPayments
 from pv4fad.service.notices import LiveNotices
@@ -128,8 +129,10 @@ def network_parts(folder: PartyFolder, root_key: RootKey) -> Iterator[Parts]:
         in_force = stored.in_force()
         live = LiveQuestions(folder, correspondence)
         timing = Timing(tick_ms / 1000, timeout_ms / 1000)
-        engine = LiveEngine(stored.read(), timing, ask=live.ask, note=note)
         watch = Watch(Expected.of(judging.own.histograms, judging.own.knowledge))
+        background = Background(watch.figures.failed)
+        model = stored.read()
+        engine = LiveEngine(model, timing, ask=live.ask, note=note, background=background)
         show_party(watch.figures, folder)
         yield Parts(
             schema=schema,
@@ -138,10 +141,11 @@ def network_parts(folder: PartyFolder, root_key: RootKey) -> Iterator[Parts]:
             rows=known,
             engine=engine,
             watch=watch,
-            directory=banks,
+            directory={name: bank for name, bank in banks.items() if bank in model.tables.banks},
             run_id=served.run_id,
             banks=engine.status,
             sources=(engine.figures,),
             carrier=LiveNotices(live),
-            running=(live, engine, Following(engine, stored, in_force)),
+            background=background,
+            running=(live, engine, Following(engine, stored, in_force, watch.figures.failed)),
         )

@@ -20,7 +20,8 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -41,7 +42,7 @@ from pv4fad.deployment.live_keys import (
     welcome,
 )
 from pv4fad.deployment.party_folder import PartyFolder
-from pv4fad.errors import ProtocolError, Pv4fadError, StoreError, WireError
+from pv4fad.errors import ProtocolError, Pv4fadError, StoreError
 from pv4fad.logs import Seldom
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 
@@ -109,7 +110,7 @@ class LiveQuestions:
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue(1024)
 
     async def __aenter__(self) -> Self:
-        self._talking = asyncio.create_task(self._talk())
+        self._talking = asyncio.create_task(_keep_talking(self._folder, self._over))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -164,24 +165,18 @@ class LiveQuestions:
 
     # The connection.
 
-    async def _talk(self) -> None:
-        while True:
-            async with connection.dial_async(self._folder) as channel:
-                call = channel.stream_stream(connection.path(connection.LIVE))()
-                writing = asyncio.create_task(self._write(call))
-                try:
-                    while (data := await call.read()) is not grpc.aio.EOF:
-                        self._take(data)
-                except (grpc.aio.AioRpcError, WireError) as error:
-                    _log.warning("not connected: %s", connection.why(error))
-                finally:
-                    writing.cancel()
-                    call.cancel()
-                    self._forget()
-            await asyncio.sleep(_TRY_AGAIN_S)
+    async def _over(self, call: Any) -> None:
+        try:
+            await _until_one_ends(self._read(call), self._write(call))
+        finally:
+            self._forget()
+
+    async def _read(self, call: Any) -> None:
+        while (data := await call.read()) is not grpc.aio.EOF:
+            self._take(data)
 
     async def _write(self, call: Any) -> None:
-        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        with suppress(asyncio.InvalidStateError):  # the call has ended
             while True:
                 await call.write(await self._outgoing.get())
 
@@ -247,11 +242,17 @@ class _LiveAnswers:
         self._problem = ""
         self._warnings, self._errors = _seldom(), _seldom()
         self._sessions: dict[bytes, LiveSession] = {}
+        self._turn = threading.Lock()
+        """A question of the connection before may still be at work."""
 
     def take(self, data: bytes) -> bytes | None:
         """What to say to a message."""
-        _, sender, body = read_live_message(data)
+        with self._turn:
+            return self._take(data)
+
+    def _take(self, data: bytes) -> bytes | None:
         try:
+            _, sender, body = read_live_message(data)
             said = self._take_from(sender, body)
         except ProtocolError as error:
             self._warnings.say("a live message was refused: %s", error)
@@ -328,25 +329,61 @@ async def _ended() -> None:
 
 
 async def _answer_all(folder: PartyFolder, answers: _LiveAnswers) -> None:
+    async def over(call: Any) -> None:
+        waiting: deque[bytes] = deque(maxlen=_MOST_WAITING)
+        some = asyncio.Event()
+        await _until_one_ends(_read(call, waiting, some), _work(call, waiting, some, answers))
+
+    await _keep_talking(folder, over)
+
+
+async def _read(call: Any, waiting: deque[bytes], some: asyncio.Event) -> None:
+    """Never waits for the work: it would not see that the call has ended."""
+    while (data := await call.read()) is not grpc.aio.EOF:
+        waiting.append(data)  # if the bank is slow, the oldest falls out: nobody awaits it any more
+        some.set()
+
+
+async def _work(
+    call: Any, waiting: deque[bytes], some: asyncio.Event, answers: _LiveAnswers
+) -> None:
+    with suppress(asyncio.InvalidStateError):  # the call has ended
+        while True:
+            await some.wait()
+            data = waiting.popleft()
+            if not waiting:
+                some.clear()
+            said = await asyncio.to_thread(answers.take, data)
+            if said is not None:
+                await call.write(said)
+
+
+# The connection, of either end.
+
+
+async def _keep_talking(folder: PartyFolder, talk: Callable[[Any], Awaitable[None]]) -> None:
+    """Over one call after the other, whatever ended the one before."""
+    unexpected = _seldom()
     while True:
-        async with connection.dial_async(folder) as channel:
-            call = channel.stream_stream(connection.path(connection.LIVE))()
-            waiting: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
-            working = asyncio.create_task(_work(call, waiting, answers))
-            try:
-                while (data := await call.read()) is not grpc.aio.EOF:
-                    await waiting.put(data)  # if the bank is slow, the hub drops what comes next
-            except (grpc.aio.AioRpcError, WireError) as error:
-                _log.warning("not connected: %s", connection.why(error))
-            finally:
-                working.cancel()
-                call.cancel()
+        try:
+            async with connection.dial_async(folder) as channel:
+                await talk(channel.stream_stream(connection.path(connection.LIVE))())
+        except (grpc.aio.AioRpcError, Pv4fadError) as error:
+            _log.warning("not connected: %s", connection.why(error))
+        except Exception as error:
+            unexpected.say("not connected: an unexpected error", level=logging.ERROR, raised=error)
         await asyncio.sleep(_TRY_AGAIN_S)
 
 
-async def _work(call: Any, waiting: asyncio.Queue[bytes], answers: _LiveAnswers) -> None:
-    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        while True:
-            said = await asyncio.to_thread(answers.take, await waiting.get())
-            if said is not None:
-                await call.write(said)
+async def _until_one_ends(*halves: Coroutine[Any, Any, None]) -> None:
+    """Run them until one ends, and raise why: a call of which one half is gone is of no use."""
+    tasks = [asyncio.create_task(half) for half in halves]
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in ended:
+        if not task.cancelled():
+            task.result()

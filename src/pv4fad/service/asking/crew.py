@@ -60,8 +60,9 @@ class _Worker:
         while True:
             try:
                 await self._serve()
-            except (OSError, asyncio.IncompleteReadError):
-                _log.warning("a worker process ended; it is started again")
+            except Exception as error:
+                kind = type(error).__name__
+                _log.warning("a worker process ended; it is started again (%s)", kind)
                 self.n_died += 1
             finally:
                 await self._end()

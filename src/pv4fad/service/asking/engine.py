@@ -40,6 +40,7 @@ from pv4fad.service.asking.knowledge import Knowledge
 from pv4fad.service.asking.line import Ask, Counts, Line, State
 from pv4fad.service.asking.model import LiveModel
 from pv4fad.service.asking.newcomers import Newcomers
+from pv4fad.service.background import Background
 from pv4fad.service.decisions import Decided
 
 TAKEN_UP, RELEASED = 0.2, 0.5
@@ -104,8 +105,16 @@ class LiveEngine:
     """An `Engine` that asks banks.  Used in one event loop, inside `async with`."""
 
     def __init__(
-        self, model: LiveModel, timing: Timing, *, ask: Ask, note: Note, clock: Clock | None = None
+        self,
+        model: LiveModel,
+        timing: Timing,
+        *,
+        ask: Ask,
+        note: Note,
+        clock: Clock | None = None,
+        background: Background | None = None,
     ) -> None:
+        self._background, self._running = background or Background(), AsyncExitStack()
         self._first, self._timing = model, timing
         self._ask, self._note = ask, note
         self._clock = clock or LoopClock()
@@ -116,12 +125,12 @@ class LiveEngine:
 
     async def __aenter__(self) -> LiveEngine:
         self._asking = await self._begin(self._first)
-        self._ticking = asyncio.create_task(self._tick_all())
+        ticking = self._background.running("the clock of live queries", self._tick_all())
+        await self._running.enter_async_context(ticking)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._ticking.cancel()
-        await asyncio.gather(self._ticking, return_exceptions=True)
+        await self._running.aclose()
         await self._asking.end()
 
     async def use(self, model: LiveModel) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -42,17 +43,19 @@ def read_model(
     folder: Path,
 ) -> LiveModel:
     """`folder`: on whose disk the file without a name takes its place."""
-    shares = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  open as long as the model is held
-    setups = {}
-    with store.transaction() as tx:
-        training = Records(tx, run_id)
-        tables = read_tables(training, judging.sets)
-        flood, coefficients = tables.flood, tables.coefficients
-        for bank, public in tables.public.items():
-            first_byte, n_blocks = shares.tell(), 0
-            for of_block in read_shares(training, bank):
-                shares.writelines(of_block)
-                n_blocks += 1
-            setups[bank] = BankSetup(public, flood, coefficients, first_byte, n_blocks)
-    shares.flush()
+    with ExitStack() as opened:
+        shares = opened.enter_context(tempfile.TemporaryFile(dir=folder))
+        setups = {}
+        with store.transaction() as tx:
+            training = Records(tx, run_id)
+            tables = read_tables(training, judging.sets)
+            flood, coefficients = tables.flood, tables.coefficients
+            for bank, public in tables.public.items():
+                first_byte, n_blocks = shares.tell(), 0
+                for of_block in read_shares(training, bank):
+                    shares.writelines(of_block)
+                    n_blocks += 1
+                setups[bank] = BankSetup(public, flood, coefficients, first_byte, n_blocks)
+        shares.flush()
+        opened.pop_all()  # it stays open as long as the model is held
     return LiveModel(judging, tables, setups, shares, known)

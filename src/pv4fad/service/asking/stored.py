@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -18,6 +18,7 @@ from typing import Self
 from pv4fad.errors import StoreError
 from pv4fad.lead.judging import Judging
 from pv4fad.lead.new_accounts import new_accounts, note_new_accounts
+from pv4fad.logs import Seldom
 from pv4fad.protocol.match.state import MatchesInForce
 from pv4fad.protocol.tables import AccountKey
 from pv4fad.service.asking.engine import LiveEngine
@@ -29,6 +30,7 @@ from pv4fad.store.store import Store
 
 LOOK_EVERY_S = 2.0
 TAKE_OVER_EVERY_S = 600.0
+_SAY_EVERY_S = 60.0
 _log = logging.getLogger("pv4fad.live")
 
 
@@ -71,9 +73,19 @@ class StoredModel:
 class Following:
     """Keeps an engine up to date, inside `async with`."""
 
-    def __init__(self, engine: LiveEngine, stored: StoredModel, in_force: tuple[int, ...]) -> None:
-        """`in_force`: the matches that the engine's model has, or had when it was read."""
+    def __init__(
+        self,
+        engine: LiveEngine,
+        stored: StoredModel,
+        in_force: tuple[int, ...],
+        failed: Callable[[Exception], None] = lambda _: None,
+    ) -> None:
+        """`in_force`: the matches that the engine's model has, or had when it was read.
+
+        `failed` is called with every error that nobody expected.
+        """
         self._engine, self._stored, self._in_force = engine, stored, in_force
+        self._failed, self._errors = failed, Seldom(_log, _SAY_EVERY_S)
         self._taken_over = time.monotonic()
 
     async def __aenter__(self) -> Self:
@@ -93,6 +105,13 @@ class Following:
                 await self._look()
             except StoreError as error:  # somebody else has it for a while
                 _log.warning("%s", error)
+            except Exception as error:
+                self._failed(error)
+                self._errors.say(
+                    "whether another match is in force is not known, and tried again",
+                    level=logging.ERROR,
+                    raised=error,
+                )
 
     async def _look(self) -> None:
         await self._note()

@@ -242,6 +242,16 @@ def test_a_witness_names_another_party_that_it_knows(made, pv4fad, tmp_path):
     assert not out.exists()
 
 
+def test_a_witness_that_has_forgotten_itself_says_so(made, pv4fad, tmp_path):
+    """Two parties that restored at once: the files of each lack what the other has forgotten."""
+    shutil.copytree(made / S, tmp_path / S)
+    options = ("--of", BANK, "--code", "0", "--out", tmp_path / "file")
+    assert "this file lacks" not in pv4fad("audit", "witness", tmp_path / S, *options)
+    assert "limits, tokens and root key are those" in pv4fad("party", "catch-up", tmp_path / S)
+    said = pv4fad("audit", "witness", tmp_path / S, *options)
+    assert "Until then this file lacks what that store has forgotten" in said
+
+
 def test_a_store_that_is_not_shared_is_named_as_in_use(made, tmp_path, monkeypatch):
     monkeypatch.setattr("pv4fad.store.file._PATIENCE_S", 0.1)
     folder = PartyFolder(made / A)

@@ -272,13 +272,17 @@ def _print_code(own: PartyFolder, code: str) -> None:
     cards = own.cards()
     needed = ", ".join(witnesses_needed(settings, cards))
     out.print(escape(f"By the cards here these are {needed}: {_federation(cards)}"), soft_wrap=True)
+    out.print(
+        "Settings, limits, tokens and root key are those of then: set again what was changed since",
+        soft_wrap=True,
+    )
 
 
 def _federation(cards: Mapping[str, PartyCard]) -> str:
     return (
         f"federation {federation_id(cards.values())}. If the others have another number (pv4fad"
-        " party check), cards here are too old: import the present ones (pv4fad party join), and"
-        " call pv4fad party catch-up FOLDER again, without files"
+        " party check), cards here are not the present ones: correct that first (pv4fad party"
+        " join), and call pv4fad party catch-up FOLDER again, without files"
     )
 
 

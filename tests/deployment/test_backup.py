@@ -19,6 +19,8 @@ from pv4fad.deployment.backup import write_backup
 from pv4fad.deployment.new_party import NewParty, create_party
 from pv4fad.deployment.party_folder import KEY_FILE, PartyFolder
 from pv4fad.deployment.restore import restore_backup
+from pv4fad.deployment.status import Journal as StatusJournal
+from pv4fad.deployment.status import new_status, read_status
 from pv4fad.errors import DataError, StoreError
 from pv4fad.privacy.ledger import read_ledger, set_limit
 from pv4fad.protocol.live.budget import TickBudget
@@ -124,6 +126,19 @@ def test_no_live_query_is_answered_on_the_day_of_a_restoration(made, pv4fad, tmp
     assert TickBudget(count, 2**40).spend()
     pv4fad("party", "catch-up", tmp_path / "snapshot")
     assert not TickBudget(count, 2**40).spend()
+
+
+def test_a_restored_hub_does_not_go_on_with_a_job_of_then(made, pv4fad, tmp_path):
+    """It may be over long since, and others have followed."""
+    shutil.copytree(made / A, tmp_path / "snapshot")
+    StatusJournal(tmp_path / "snapshot", new_status(None, "train"), [S, A, BANK])
+    write_backup(PartyFolder(tmp_path / "snapshot"), SECRET, tmp_path / "backup")
+    restore_backup(tmp_path / "backup", tmp_path / "restored", SECRET)
+    pv4fad("party", "catch-up", tmp_path / "snapshot")
+    for name in ("restored", "snapshot"):
+        status = read_status(tmp_path / name)
+        assert (status.job, status.state) == ("train", "failed")
+        assert "the aggregator was restored" in status.error
 
 
 def test_the_code_is_told_and_who_is_asked_by_which_cards(made, pv4fad, tmp_path):

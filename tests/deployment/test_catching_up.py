@@ -21,6 +21,7 @@ from pv4fad.audit.verify import verify_logs
 from pv4fad.audit.witness import Witness
 from pv4fad.deployment.catching_up import take_in, witnesses_needed
 from pv4fad.deployment.party_folder import PartySettings, read_identity
+from pv4fad.deployment.status import Journal, new_status
 from pv4fad.errors import DataError, ProtocolError, StoreError
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.privacy.ledger import Restored, read_ledger, set_limit, spent_in_all
@@ -262,6 +263,18 @@ def test_a_payment_network_that_has_forgotten_questions_asks_with_new_tables_onl
         assert since
         assert min(int(m.split("/")[2]) for m in since) > max(int(m.split("/")[2]) for m in used)
     assert verify_logs(logs(federation)).faults == ()
+
+
+def test_a_job_that_a_hub_goes_on_with_is_not_begun_once_more_by_who_has_forgotten_it(lived):
+    """A hub waits for an hour: nobody asks for a second training, and nobody pays for it."""
+    federation = lived.federation
+    code = restore(federation, S, lived.trained[S])
+    assert catch_up(federation, S, witnesses(federation, S, code)).lost
+    Journal(federation.root, new_status(None, "train"), list(federation.cards))
+    with pytest.raises(ProtocolError, match=r"payment-network: cannot continue \(StoreError\)"):
+        federation.run()
+    assert [read_ledger(federation.stores[bank]).spent for bank in BANKS] == [EPSILON] * 2
+    assert federation.run("refresh").state == "finished"
 
 
 def test_a_restored_aggregator_goes_on(lived):

@@ -26,9 +26,9 @@ from pv4fad.deployment.job_notes import abandon
 from pv4fad.deployment.new_party import NewParty, create_party, renew_card
 from pv4fad.deployment.party_folder import CARRIERS, CarrierName, PartyFolder
 from pv4fad.deployment.restore import (
+    note_restored_beside_store,
     read_manifest,
     restore_backup,
-    spend_live_queries,
 )
 from pv4fad.deployment.running import run_party
 from pv4fad.errors import ParameterError, StoreError
@@ -254,7 +254,7 @@ def catch_up_command(
     witnesses = [Witness.read(file) for file in files or ()]
     with own.open_store(party_key(own, key)) as store:
         if not witnesses:
-            spend_live_queries(own)
+            note_restored_beside_store(own)
             _print_code(own, mark_restored(store))
             return
         found = take_in(own.settings(), own.complete_cards(), store, witnesses)

@@ -5,7 +5,8 @@ what it must not do again.
     bank              if it has answered rounds of questions since: none more today; δ of live
                       queries, which are in no log, as if it had been asked every day
     payment network   the job under way is abandoned, numbers of matches and batches that were used
-                      are over, and with its present tables it asks nothing
+                      are over, and with its present tables it asks nothing; what a hub
+                      goes on with is not begun once more
     aggregator        banks of which it has passed on metered answers since: none more today;
                       banks whose answers it has stopped: still stopped, until a person acts
 
@@ -24,7 +25,7 @@ from pv4fad.audit.log_file import LoggedMessage
 from pv4fad.audit.notary import known_keys
 from pv4fad.audit.witness import Witness
 from pv4fad.deployment.card import PartyCard
-from pv4fad.deployment.job_notes import RefreshFirst, abandon, read_notes
+from pv4fad.deployment.job_notes import JobsForgotten, RefreshFirst, abandon, read_notes
 from pv4fad.deployment.party_folder import PartySettings, read_identity
 from pv4fad.lead.refresh import drop_work_under_way
 from pv4fad.parties.network_epochs import LastEpoch, last_epoch
@@ -131,6 +132,7 @@ def _note_lost(tx: Transaction, settings: PartySettings, found: CaughtUp, today:
             )
             run.put(LastEpoch(max([last_epoch(run), *used])))
         _party(tx).put(RefreshFirst(tuple(sorted(known))))
+        _party(tx).put(JobsForgotten())
 
 
 def _party(tx: Transaction) -> Records:

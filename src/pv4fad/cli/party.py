@@ -273,7 +273,8 @@ def _print_code(own: PartyFolder, code: str) -> None:
     needed = ", ".join(witnesses_needed(settings, cards))
     out.print(escape(f"By the cards here these are {needed}: {_federation(cards)}"), soft_wrap=True)
     out.print(
-        "Settings, limits, tokens and root key are those of then: set again what was changed since",
+        "Settings, limits, tokens and root key are those of then: once it has caught up, set again"
+        " what was changed since, before its station starts",
         soft_wrap=True,
     )
 

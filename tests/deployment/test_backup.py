@@ -115,6 +115,16 @@ def test_what_is_outside_of_the_folder_is_left_out(made, tmp_path):
     assert files_of(tmp_path / "restored") == files_of(tmp_path / A)
 
 
+def test_each_restoration_has_a_code_of_its_own(made, pv4fad, tmp_path):
+    """Also that of a backup made while the party waited: files of the time before are too old."""
+    write_backup(PartyFolder(made / BANK), SECRET, tmp_path / "first")
+    code = restore_backup(tmp_path / "first", tmp_path / "waiting", SECRET)
+    write_backup(PartyFolder(tmp_path / "waiting"), SECRET, tmp_path / "second")
+    assert restore_backup(tmp_path / "second", tmp_path / "again", SECRET) != code
+    for _ in range(2):  # to read it once more makes no other one
+        assert code in pv4fad("party", "catch-up", tmp_path / "waiting")
+
+
 def test_no_live_query_is_answered_on_the_day_of_a_restoration(made, pv4fad, tmp_path):
     """Live queries are in no log, so nobody knows how many there were since the backup."""
     write_backup(PartyFolder(made / BANK), SECRET, tmp_path / "backup")

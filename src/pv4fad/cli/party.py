@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pv4fad.audit.catch_up import CaughtUp, mark_restored
+from pv4fad.audit.catch_up import CaughtUp, code_for_others
 from pv4fad.audit.witness import Witness
 from pv4fad.cli.console import fail, out
 from pv4fad.cli.long_running import logging_as
@@ -255,7 +255,7 @@ def catch_up_command(
     with own.open_store(party_key(own, key)) as store:
         if not witnesses:
             note_restored_beside_store(own)
-            _print_code(own, mark_restored(store))
+            _print_code(own, code_for_others(store))
             return
         found = take_in(own.settings(), own.complete_cards(), store, witnesses)
     _print_caught_up(own, found)
@@ -270,7 +270,7 @@ def _print_code(own: PartyFolder, code: str) -> None:
     out.print(f"  {escape(command)}", soft_wrap=True)
     out.print("and then here: pv4fad party catch-up FOLDER FILE...")
     cards = own.cards()
-    needed = ", ".join(witnesses_needed(settings, cards))
+    needed = ", ".join(witnesses_needed(settings, cards)) or "none yet"
     out.print(escape(f"By the cards here these are {needed}: {_federation(cards)}"), soft_wrap=True)
     out.print(
         "Settings, limits, tokens and root key are those of then: once it has caught up, set again"

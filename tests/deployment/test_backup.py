@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import shutil
@@ -102,6 +103,16 @@ def test_a_bank_from_its_backup_to_its_first_step(made, pv4fad, tmp_path):
     assert "If the others have another number" in said
     assert "was not restored" in pv4fad("party", "catch-up", restored, *files, code=2)
     assert "format 6, opens" in pv4fad("party", "check", restored)
+
+
+def test_a_disk_that_is_full_leaves_no_backup_and_names_it(made, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pv4fad.deployment.backup.copy_hashed", full)
+    with pytest.raises(StoreError, match=r"the backup .*/file cannot be written: No space left"):
+        write_backup(PartyFolder(made / BANK), SECRET, tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_outside_of_the_folder_is_left_out(made, tmp_path):

@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.kit import in_threads
 from tests.kit.hub_world import letter
 from tests.kit.in_threads import ThreadFederation, write_data
 from tests.kit.small_federation import telling_tables
@@ -212,7 +211,8 @@ def test_a_bank_that_has_forgotten_its_first_match_may_have_been_asked_live_sinc
 
 def test_an_aggregator_that_has_forgotten_a_stop_still_stops(tmp_path, monkeypatch):
     """Whatever release number the bank's next answer has: a person there has to act."""
-    monkeypatch.setattr(in_threads, "DEFAULT_BUDGET", Budget(positives_per_day=0, release=3))
+    stopping = Budget(positives_per_day=0, release=3)
+    monkeypatch.setattr("tests.kit.in_threads.DEFAULT_BUDGET", stopping)
     data = write_data(tmp_path / "data", BANKS, telling_tables())
     settings = TrainingSettings(epsilon="none", seed=33, alert_share=0.05, metered=True)
     federation = ThreadFederation(tmp_path, data, BANKS, settings)

@@ -137,7 +137,9 @@ def test_a_restored_bank_has_spent_what_it_has_shown_and_refuses_what_does_not_f
     assert isinstance(ledger.entries[-1], Restored)
     assert ledger.entries[-1].witnesses == (A, S)
     assert verify_logs(logs(federation)).faults == ()
-    # Twice 3/4 is more than its limit.
+    # Twice 3/4 is more than its limit, and not more than that of the other bank.
+    with federation.stores["bank02"].transaction() as tx:
+        set_limit(tx, 2 * EPSILON, datetime(2026, 1, 3, 12, tzinfo=UTC))
     with pytest.raises(ProtocolError, match=r"bank01: cannot continue \(BudgetError\)"):
         federation.run("train")
     assert read_ledger(federation.stores[BANK]).spent == EPSILON

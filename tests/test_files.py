@@ -11,6 +11,7 @@ import pytest
 
 from pv4fad.errors import DataError
 from pv4fad.files import require_new_file, require_writable, whole_file, write_folder, write_whole
+from pv4fad.store.key_sources import create_key_file
 
 
 def test_a_text_replaces_another_and_keeps_to_its_owner(tmp_path):
@@ -20,6 +21,25 @@ def test_a_text_replaces_another_and_keeps_to_its_owner(tmp_path):
     assert path.read_text() == "two"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_name_is_on_the_disk_before_anything_is_done_that_relies_on_it(tmp_path, monkeypatch):
+    """After a power cut a file whose folder was not synced can be gone, or be the old one."""
+    synced, fsync = [], os.fsync
+
+    def recorded(descriptor):
+        fsync(descriptor)
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            synced.append((os.fstat(descriptor).st_ino, {one.name for one in tmp_path.iterdir()}))
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    here, there = tmp_path.stat().st_ino, {"file"}
+    write_whole(tmp_path / "file", "text")
+    assert synced == [(here, there)]
+    create_key_file(tmp_path / "key")
+    assert synced[1:] == [(here, {"file", "key"})]
+    write_folder(tmp_path / "folder", {})
+    assert synced[2:] == [(here, {"file", "key", "folder"})]
 
 
 @pytest.mark.parametrize("error", [ValueError("a mistake"), KeyboardInterrupt()])

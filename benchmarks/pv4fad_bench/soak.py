@@ -5,6 +5,9 @@ Everything is on loopback and started by this command; nothing else is touched. 
     lost        a payment got no decision, or one that the journal does not have or has differently,
                 or another one when it was sent again
     wrong       a bank was asked and the answer is not that of its records
+    not asked   less than 1 % of the payments were decided with a bank's answer; or, apart from
+                those near a kill, more than 1 % without that of a bank that should be asked
+    not again   no payment was sent again after it was answered
     not back    the service did not come back by itself within half a minute after a kill
     ended       a process ended that nobody had killed
     memory      a process grows: in the second half, from restart to restart, faster than what is
@@ -48,6 +51,8 @@ _MB_PER_HOUR, _MB_PER_PAYMENT = 40.0, 0.0005
 _MB_RISEN = 150.0
 """Of one process: what it takes to merge and to snapshot what it knows stays with it."""
 _DISTURBED_S = 10.0
+"""After a killed process is back, until payments get the answers of all banks again for sure."""
+_LEAST_ASKED, _MOST_WITHOUT = 0.01, 0.01
 _PARTS = 12
 
 
@@ -174,9 +179,10 @@ def faults_of(world: LiveWorld, load: Load, processes: Supervised, minutes: floa
             faults["no decision"] += 1
         elif journal.get(one.id) != one.text:
             faults["an answered decision is not in the journal"] += 1
-        elif one.answer["decided"] == "banks asked":
+        elif _how(one) == "banks asked":
             by_bank = words in one.answer["reasons"]
             faults["wrong"] += bool(by_bank != world.payments.positive[one.row])
+    faults.update(_of_checks(load, processes.kills))
     faults["decisions about payments that nobody sent"] += len(
         journal.keys() - {one.id for one in load.sent}
     )
@@ -186,6 +192,29 @@ def faults_of(world: LiveWorld, load: Load, processes: Supervised, minutes: floa
     if minutes >= _JUDGED_FROM_MIN:
         faults.update(_of_memory(processes, minutes, len(load.sent)))
     return [f"{n:,} × {what}" for what, n in faults.items() if n]
+
+
+def _of_checks(load: Load, kills: list[Kill]) -> Iterator[str]:
+    """A soak that has hardly compared anything shows nothing."""
+    answered = [one for one in load.sent if one.answer is not None]
+    asked = sum(_how(one) == "banks asked" for one in answered)
+    if asked < _LEAST_ASKED * len(load.sent):
+        yield f"banks were hardly asked: {asked:,} payments were decided with their answers"
+    calm = [one for one in answered if not _disturbed(one, kills)]
+    without = sum(_how(one) not in ("banks asked", "local only") for one in calm)
+    if without > _MOST_WITHOUT * len(calm):
+        yield f"{without:,} of {len(calm):,} payments far from a kill were decided without a bank"
+    if not load.n_once_more:
+        yield "no payment was sent once more"
+
+
+def _how(one: Sent) -> str:
+    return "" if one.answer is None else one.answer["decided"]
+
+
+def _disturbed(one: Sent, kills: list[Kill]) -> bool:
+    """Whether something had been killed shortly before, or was killed just then."""
+    return any(-1 <= one.due_s - k.at_s < (k.back_s or 0.0) + _DISTURBED_S for k in kills)
 
 
 def _of_memory(processes: Supervised, minutes: float, n_payments: int) -> Iterator[str]:
@@ -264,8 +293,8 @@ class _Found:
                 one for one, part in zip(self.load.sent, of_part, strict=True) if part == number
             ]
             answered = [one for one in mine if one.answer is not None]
-            calm = [one for one in answered if not self._disturbed(one)]
-            hows = Counter(one.answer["decided"] for one in answered if one.answer)
+            calm = [one for one in answered if not _disturbed(one, self.processes.kills)]
+            hows = Counter(map(_how, answered))
             parts.append(
                 {
                     "until_s": round(float(end)),
@@ -279,11 +308,6 @@ class _Found:
             )
         return parts
 
-    def _disturbed(self, one: Sent) -> bool:
-        """Whether something had been killed shortly before."""
-        kills = self.processes.kills
-        return any(0 <= one.due_s + 1 - kill.at_s < _DISTURBED_S for kill in kills)
-
     def kills(self) -> dict[str, list[Kill]]:
         by_kind: dict[str, list[Kill]] = {}
         for kill in self.processes.kills:
@@ -291,7 +315,7 @@ class _Found:
         return by_kind
 
     def document(self) -> dict[str, Any]:
-        hows = Counter(one.answer["decided"] for one in self.load.sent if one.answer)
+        hows = Counter(_how(one) for one in self.load.sent if one.answer is not None)
         return {
             "minutes": self.minutes,
             "rate": self.rate,

@@ -15,7 +15,8 @@ from pv4fad.errors import DataError
 
 @contextmanager
 def whole_file(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
-    """Written under another name, then put in its place; if that fails, nothing is left of it.
+    """Written under another name, then put in its place, all of it on the disk; if that fails,
+    nothing is left of it.
 
     `private`: for its owner's eyes only.
     """
@@ -33,6 +34,7 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
+        sync_folder(path.parent)
     except BaseException as error:
         with suppress(OSError):
             new.unlink(missing_ok=True)
@@ -56,9 +58,19 @@ def write_folder(path: Path, texts: Mapping[str, str]) -> None:
         for name, text in texts.items():
             write_whole(new / name, text, private=True)
         new.replace(path)
+        sync_folder(path.parent)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """What was made or renamed in it keeps its name if the power fails now."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def require_new_folder(path: Path) -> None:

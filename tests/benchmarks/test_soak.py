@@ -23,14 +23,15 @@ def sent(number, *, decided="banks asked", by_bank=False):
     return Sent(f"soak-{number}", number, b"", 0.0, answer)
 
 
-def found(payments, *, journal=None, positive=(False, False), **processes):
+def found(payments, *, journal=None, positive=(False, False), once_more=1, **processes):
     """The faults of a soak with these payments, that all the rest speaks for."""
     kept = {one.id: one.text for one in payments} if journal is None else journal
     world = SimpleNamespace(
         journal=lambda: kept, payments=SimpleNamespace(positive=np.array(positive))
     )
     supervised = Supervised(world, 0, **processes)
-    return faults_of(world, SimpleNamespace(sent=payments), supervised, 60)
+    load = SimpleNamespace(sent=payments, n_once_more=once_more)
+    return faults_of(world, load, supervised, 60)
 
 
 def test_nothing_is_a_fault_if_all_decisions_are_kept_and_right():
@@ -47,16 +48,49 @@ def test_what_is_lost_is_a_fault():
     assert found([answered, other], journal=kept) == [
         "1 × an answered decision is not in the journal"
     ]
-    unanswered = Sent("soak-0", 0, b"", 0.0)
-    assert found([unanswered], journal={}) == ["1 × no decision"]
+    unanswered = Sent("soak-1", 1, b"", 0.0)
+    kept = {answered.id: answered.text}
+    assert found([answered, unanswered], journal=kept) == ["1 × no decision"]
     kept = {answered.id: answered.text, "soak-9": "{}"}
     assert found([answered], journal=kept) == ["1 × decisions about payments that nobody sent"]
 
 
-def test_a_wrong_answer_of_a_bank_is_a_fault_and_a_missing_one_is_not():
+def test_a_wrong_answer_of_a_bank_is_a_fault_and_a_missing_one_after_a_kill_is_not():
     assert found([sent(0)], positive=(True,)) == ["1 × wrong"]
     assert found([sent(0, by_bank=True)]) == ["1 × wrong"]
-    assert found([sent(0, decided="bank not answering")], positive=(True,)) == []
+    payments = [sent(0), sent(1, decided="bank not answering")]
+    assert found(payments, positive=(False, True), kills=[Kill("bank01", 0.5, 2.0)]) == []
+
+
+def many(asked, without, local):
+    """So many payments of each kind of decision."""
+    hows = ("banks asked", "bank not answering", "local only")
+    kinds = [how for how, n in zip(hows, (asked, without, local), strict=True) for _ in range(n)]
+    return [sent(number, decided=how) for number, how in enumerate(kinds)]
+
+
+def test_a_soak_in_which_hardly_a_bank_was_asked_shows_nothing():
+    none = [False] * 1000
+    assert found(many(10, 0, 990), positive=none) == []
+    assert found(many(9, 0, 991), positive=none) == [
+        "1 × banks were hardly asked: 9 payments were decided with their answers"
+    ]
+    (fault,) = found(many(0, 0, 1000))
+    assert "hardly asked: 0" in fault
+
+
+def test_banks_that_do_not_answer_though_nobody_was_killed_are_a_fault():
+    none = [False] * 1000
+    assert found(many(500, 10, 490), positive=none) == []
+    said = ["1 × 11 of 1,000 payments far from a kill were decided without a bank"]
+    assert found(many(500, 11, 489), positive=none) == said
+    assert found(many(500, 11, 489), positive=none, kills=[Kill("hub", 60.0, 3.0)]) == said
+    # Killed long ago, but back only now.
+    assert found(many(500, 300, 200), positive=none, kills=[Kill("hub", -25.0, 20.0)]) == []
+
+
+def test_a_soak_that_sent_no_payment_once_more_shows_nothing_about_that():
+    assert found([sent(0)], once_more=0) == ["1 × no payment was sent once more"]
 
 
 def test_whoever_does_not_come_back_or_ends_by_itself_is_a_fault():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import shutil
@@ -19,8 +20,11 @@ from pv4fad.deployment.backup import write_backup
 from pv4fad.deployment.new_party import NewParty, create_party
 from pv4fad.deployment.party_folder import KEY_FILE, PartyFolder
 from pv4fad.deployment.restore import restore_backup
+from pv4fad.deployment.status import Journal as StatusJournal
+from pv4fad.deployment.status import new_status, read_status
 from pv4fad.errors import DataError, StoreError
 from pv4fad.privacy.ledger import read_ledger, set_limit
+from pv4fad.protocol.live.budget import TickBudget
 from pv4fad.service.journal import Entry, Journal, journal_key
 from pv4fad.store.sealing import Passphrase
 
@@ -78,7 +82,7 @@ def test_a_bank_from_its_backup_to_its_first_step(made, pv4fad, tmp_path):
     assert backup.stat().st_mode & 0o777 == 0o600
     said = pv4fad("party", "restore", backup, restored)
     code = said.split("--code ")[1].split(" ")[0]
-    assert "it needs a file from each of aggregator, payment-network" in said
+    assert "By the cards here these are aggregator, payment-network: federation" in said
     assert files_of(restored) == files_of(made / BANK)
     assert restored.stat().st_mode & 0o777 == 0o700
     assert all(path.stat().st_mode & 0o077 == 0 for path in restored.rglob("*"))
@@ -94,9 +98,21 @@ def test_a_bank_from_its_backup_to_its_first_step(made, pv4fad, tmp_path):
         "party", "catch-up", restored, files[0], code=2
     )
     assert "was restored from a backup" in pv4fad("party", "run", restored, code=2)
-    assert "nothing was lost" in pv4fad("party", "catch-up", restored, *files)
+    said = pv4fad("party", "catch-up", restored, *files)
+    assert "nothing was lost" in said
+    assert "If the others have another number" in said
     assert "was not restored" in pv4fad("party", "catch-up", restored, *files, code=2)
     assert "format 6, opens" in pv4fad("party", "check", restored)
+
+
+def test_a_disk_that_is_full_leaves_no_backup_and_names_it(made, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pv4fad.deployment.backup.copy_hashed", full)
+    with pytest.raises(StoreError, match=r"the backup .*/file cannot be written: No space left"):
+        write_backup(PartyFolder(made / BANK), SECRET, tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_outside_of_the_folder_is_left_out(made, tmp_path):
@@ -110,13 +126,55 @@ def test_what_is_outside_of_the_folder_is_left_out(made, tmp_path):
     assert files_of(tmp_path / "restored") == files_of(tmp_path / A)
 
 
-def test_no_live_query_is_answered_on_the_day_of_a_restoration(made, tmp_path):
+def test_each_restoration_has_a_code_of_its_own(made, pv4fad, tmp_path):
+    """Also that of a backup made while the party waited: files of the time before are too old."""
+    write_backup(PartyFolder(made / BANK), SECRET, tmp_path / "first")
+    code = restore_backup(tmp_path / "first", tmp_path / "waiting", SECRET)
+    write_backup(PartyFolder(tmp_path / "waiting"), SECRET, tmp_path / "second")
+    assert restore_backup(tmp_path / "second", tmp_path / "again", SECRET) != code
+    for _ in range(2):  # to read it once more makes no other one
+        assert code in pv4fad("party", "catch-up", tmp_path / "waiting")
+
+
+def test_no_live_query_is_answered_on_the_day_of_a_restoration(made, pv4fad, tmp_path):
     """Live queries are in no log, so nobody knows how many there were since the backup."""
     write_backup(PartyFolder(made / BANK), SECRET, tmp_path / "backup")
     restore_backup(tmp_path / "backup", tmp_path / "bank", SECRET)
-    ticks = json.loads((tmp_path / "bank" / "live" / "ticks.json").read_text())
-    per_day = PartyFolder(made / BANK).settings().live_ticks_per_day
-    assert ticks == {"day": datetime.now(UTC).date().isoformat(), "ticks": per_day}
+    assert not TickBudget(tmp_path / "bank" / "live" / "ticks.json", 2**40).spend()
+    # A snapshot of the machine, with the count of that time.
+    shutil.copytree(made / BANK, tmp_path / "snapshot")
+    count = tmp_path / "snapshot" / "live" / "ticks.json"
+    assert TickBudget(count, 2**40).spend()
+    pv4fad("party", "catch-up", tmp_path / "snapshot")
+    assert not TickBudget(count, 2**40).spend()
+
+
+def test_a_restored_hub_does_not_go_on_with_a_job_of_then(made, pv4fad, tmp_path):
+    """It may be over long since, and others have followed."""
+    shutil.copytree(made / A, tmp_path / "snapshot")
+    StatusJournal(tmp_path / "snapshot", new_status(None, "train"), [S, A, BANK])
+    write_backup(PartyFolder(tmp_path / "snapshot"), SECRET, tmp_path / "backup")
+    restore_backup(tmp_path / "backup", tmp_path / "restored", SECRET)
+    pv4fad("party", "catch-up", tmp_path / "snapshot")
+    for name in ("restored", "snapshot"):
+        status = read_status(tmp_path / name)
+        assert (status.job, status.state) == ("train", "failed")
+        assert "the aggregator was restored" in status.error
+
+
+def test_the_code_is_told_and_who_is_asked_by_which_cards(made, pv4fad, tmp_path):
+    """A party that joined after the backup is not asked: the number shows that cards are old."""
+    shutil.copytree(made / S, tmp_path / S)
+    said = pv4fad("party", "catch-up", tmp_path / S)
+    number = (
+        pv4fad("party", "join", tmp_path / S, made / A / "card.json")
+        .split("federation ")[1]
+        .split(":")[0]
+    )
+    assert f"By the cards here these are aggregator, bank01: federation {number}." in said
+    (tmp_path / S / "cards" / "aggregator.json").unlink()
+    (tmp_path / S / "cards" / "bank01.json").write_text("damaged")
+    assert "--code " in pv4fad("party", "catch-up", tmp_path / S, code=2)
 
 
 def test_a_backup_shows_nothing_that_was_sealed_or_private_before(made, tmp_path):
@@ -218,6 +276,16 @@ def test_a_witness_names_another_party_that_it_knows(made, pv4fad, tmp_path):
             "audit", "witness", made / A, *options, code=2
         )
     assert not out.exists()
+
+
+def test_a_witness_that_has_forgotten_itself_says_so(made, pv4fad, tmp_path):
+    """Two parties that restored at once: the files of each lack what the other has forgotten."""
+    shutil.copytree(made / S, tmp_path / S)
+    options = ("--of", BANK, "--code", "0", "--out", tmp_path / "file")
+    assert "this file lacks" not in pv4fad("audit", "witness", tmp_path / S, *options)
+    assert "limits, tokens and root key are those" in pv4fad("party", "catch-up", tmp_path / S)
+    said = pv4fad("audit", "witness", tmp_path / S, *options)
+    assert "Until then this file lacks what that store has forgotten" in said
 
 
 def test_a_store_that_is_not_shared_is_named_as_in_use(made, tmp_path, monkeypatch):

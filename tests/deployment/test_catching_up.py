@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import numpy as np
@@ -20,11 +20,16 @@ from pv4fad.audit.verify import verify_logs
 from pv4fad.audit.witness import Witness
 from pv4fad.deployment.catching_up import take_in, witnesses_needed
 from pv4fad.deployment.party_folder import PartySettings, read_identity
+from pv4fad.deployment.status import Journal, new_status
 from pv4fad.errors import DataError, ProtocolError, StoreError
 from pv4fad.lead.settings import TrainingSettings
 from pv4fad.privacy.ledger import Restored, read_ledger, set_limit, spent_in_all
 from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.live.booking import LiveBooked
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
+from pv4fad.protocol.score.metering import Budget, Metered
+from pv4fad.protocol.score.state import LayersAnswered
+from pv4fad.store.records import Records
 from pv4fad.store.store import MemoryStore
 
 BANK, BANKS = "bank01", ["bank01", "bank02"]
@@ -74,7 +79,7 @@ def lived(once, tmp_path):
 
 
 def settings_of(name: str) -> PartySettings:
-    return PartySettings(role=ROLES.get(name, "bank"), name=name)
+    return PartySettings(role=ROLES.get(name, "bank"), name=name, live_ticks_per_day=0)
 
 
 def restore(federation: ThreadFederation, name: str, records: dict[str, bytes]) -> str:
@@ -132,7 +137,9 @@ def test_a_restored_bank_has_spent_what_it_has_shown_and_refuses_what_does_not_f
     assert isinstance(ledger.entries[-1], Restored)
     assert ledger.entries[-1].witnesses == (A, S)
     assert verify_logs(logs(federation)).faults == ()
-    # Twice 3/4 is more than its limit.
+    # Twice 3/4 is more than its limit, and not more than that of the other bank.
+    with federation.stores["bank02"].transaction() as tx:
+        set_limit(tx, 2 * EPSILON, datetime(2026, 1, 3, 12, tzinfo=UTC))
     with pytest.raises(ProtocolError, match=r"bank01: cannot continue \(BudgetError\)"):
         federation.run("train")
     assert read_ledger(federation.stores[BANK]).spent == EPSILON
@@ -161,6 +168,82 @@ def test_a_bank_that_has_lost_its_answers_of_today_answers_no_more_today(lived):
         federation.run("score")
 
 
+def test_a_bank_whose_count_is_ahead_of_the_clock_gets_no_day_back(lived):
+    """And a limit that is raised gives it nothing, either: nobody knows what is left."""
+    federation = lived.federation
+    code = restore(federation, BANK, lived.trained[BANK])
+    ahead = (datetime.now(UTC) + timedelta(days=3)).date().isoformat()
+    store = federation.stores[BANK]
+    with store.transaction() as tx:
+        Records.of_party(tx).put(LayersAnswered(ahead, 5), "routed")
+    catch_up(federation, BANK, witnesses(federation, BANK, code))
+    with store.transaction() as tx:
+        noted = Records.of_party(tx).get(LayersAnswered, "routed")
+    assert noted.day == ahead
+    assert noted.layers >= 2**62
+
+
+def test_a_restored_bank_has_been_asked_live_every_day_for_all_that_it_knows(lived):
+    """Live queries are in no log, so that the others' files say nothing about them."""
+    federation = lived.federation
+    present = spent_in_all(federation.stores[BANK])
+    code = restore(federation, BANK, federation.stores[BANK].snapshot())
+    store, per_day = federation.stores[BANK], 2**20
+    settings = settings_of(BANK).model_copy(update={"live_ticks_per_day": per_day})
+    found = take_in(settings, federation.cards, store, witnesses(federation, BANK, code))
+    assert not found.lost
+    assert found.after == spent_in_all(store)
+    # It was trained today: today and tomorrow.
+    charged = Fraction(found.after.delta_steps - present.delta_steps, 2**64)
+    assert abs(charged - Fraction(2 * per_day, 2**72)) <= Fraction(1, 2**64)
+    with store.transaction() as tx:
+        assert Records.of_party(tx).get(LiveBooked).per_day == per_day
+
+
+def test_a_bank_that_has_forgotten_its_first_match_may_have_been_asked_live_since(lived):
+    federation = lived.federation
+    code = restore(federation, BANK, lived.new[BANK])
+    settings = settings_of(BANK).model_copy(update={"live_ticks_per_day": 2**20})
+    store = federation.stores[BANK]
+    take_in(settings, federation.cards, store, witnesses(federation, BANK, code))
+    with store.transaction() as tx:
+        booked = Records.of_party(tx).get(LiveBooked)
+    assert booked.until == (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
+
+
+def test_an_aggregator_that_has_forgotten_a_stop_still_stops(tmp_path, monkeypatch):
+    """Whatever release number the bank's next answer has: a person there has to act."""
+    stopping = Budget(positives_per_day=0, release=3)
+    monkeypatch.setattr("tests.kit.in_threads.DEFAULT_BUDGET", stopping)
+    data = write_data(tmp_path / "data", BANKS, telling_tables())
+    settings = TrainingSettings(epsilon="none", seed=33, alert_share=0.05, metered=True)
+    federation = ThreadFederation(tmp_path, data, BANKS, settings)
+    federation.run("train")
+    trained = federation.stores[A].snapshot()
+    with pytest.raises(ProtocolError, match=r"cannot continue \(BudgetError\)"):
+        federation.run("score")
+    stopped = metered(federation)
+    assert stopped
+    assert all(one.stopped_at == 3 for one in stopped.values())
+    code = restore(federation, A, trained)
+    assert metered(federation) == {}
+    catch_up(federation, A, witnesses(federation, A, code))
+    assert metered(federation).keys() == stopped.keys()
+    budget = Budget(positives_per_day=9, release=4)
+    for one in metered(federation).values():
+        said = one.after(np.zeros(1, np.uint32), budget, "2099-01-01")
+        assert "metered-release = 5" in str(said)
+    federation.close()
+
+
+def metered(federation: ThreadFederation) -> dict[str, Metered]:
+    """What the aggregator knows of the banks."""
+    with federation.stores[A].transaction() as tx:
+        records = Records.of_party(tx)
+        found = {bank: records.find(Metered, bank) for bank in BANKS}
+    return {bank: one for bank, one in found.items() if one is not None}
+
+
 def test_a_payment_network_that_has_forgotten_questions_asks_with_new_tables_only(lived):
     federation = lived.federation
     code = restore(federation, S, lived.trained[S])
@@ -182,6 +265,18 @@ def test_a_payment_network_that_has_forgotten_questions_asks_with_new_tables_onl
         assert since
         assert min(int(m.split("/")[2]) for m in since) > max(int(m.split("/")[2]) for m in used)
     assert verify_logs(logs(federation)).faults == ()
+
+
+def test_a_job_that_a_hub_goes_on_with_is_not_begun_once_more_by_who_has_forgotten_it(lived):
+    """A hub waits for an hour: nobody asks for a second training, and nobody pays for it."""
+    federation = lived.federation
+    code = restore(federation, S, lived.trained[S])
+    assert catch_up(federation, S, witnesses(federation, S, code)).lost
+    Journal(federation.root, new_status(None, "train"), list(federation.cards))
+    with pytest.raises(ProtocolError, match=r"payment-network: cannot continue \(StoreError\)"):
+        federation.run()
+    assert [read_ledger(federation.stores[bank]).spent for bank in BANKS] == [EPSILON] * 2
+    assert federation.run("refresh").state == "finished"
 
 
 def test_a_restored_aggregator_goes_on(lived):

@@ -30,7 +30,7 @@ EACH_RULE = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"
 OF_PROMETHEUS = {"instance", "job", "le"}
 """Labels that Prometheus adds."""
 _FUNCTIONS = {"changes", "histogram_quantile", "increase", "rate", "sum", "time"}
-_WORDS = {"and", "or", "by", "on", "group_left", "Inf"}
+_WORDS = {"and", "or", "by", "on", "group_left", "offset", "Inf"}
 _SELECTOR = re.compile(r"([a-zA-Z_:]\w*)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
 _GROUPED = re.compile(r"\b(?:by|on|group_left)\s*\(([^)]*)\)")
@@ -95,6 +95,13 @@ def test_a_rule_names_metrics_and_labels_that_the_code_shows(rule):
     assert grouped <= labels
     shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
     assert shown <= labels
+
+
+def test_an_average_of_the_day_is_not_taken_before_there_was_a_day():
+    """On the first one every hour would be far above it."""
+    averages = [rule["expr"] for rule in RULES if "[1d])) / 24" in rule["expr"]]
+    assert averages
+    assert all("and on (instance)" in one and "offset 1d" in one for one in averages)
 
 
 @EACH_RULE

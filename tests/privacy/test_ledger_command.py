@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 
-from pv4fad.privacy.ledger import Expense, charge_delta, set_limit, spend
+from pv4fad.audit.catch_up import mark_restored
+from pv4fad.privacy.ledger import Expense, charge_delta, raw_entries, set_limit, spend
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.key_sources import create_key_file
 from pv4fad.store.sealing import Passphrase
@@ -43,6 +44,20 @@ def test_show_prints_every_expense_the_limit_and_what_is_left(folder, ledger):
     assert "unit of privacy: one account record at one bank" in text
     assert "Scoring is outside the ε claim" in " ".join(text.split())
     assert "above 2" not in text
+
+
+@pytest.mark.parametrize("what", [("set-limit", "1"), ("set-delta-limit", "2^-20")])
+def test_a_restored_store_sets_no_limit_before_it_has_caught_up(folder, ledger, what):
+    """The entry would have the number of one that is lost, and contradict what others hold."""
+    with DiskStore.open(folder, Passphrase(PASSPHRASE)) as store:
+        mark_restored(store)
+        before = raw_entries(store)
+    command, amount = what
+    code, _, err = ledger(command, folder, amount)
+    assert code == 2
+    assert "was restored from a backup" in " ".join(err.split())
+    with DiskStore.open(folder, Passphrase(PASSPHRASE)) as store:
+        assert raw_entries(store) == before
 
 
 def test_show_says_what_epsilon_means_if_no_other_bank_is_honest(folder, ledger):

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -520,6 +521,25 @@ def test_a_shared_store_has_one_owner_and_nobody_else_for_himself(folder, monkey
     with DiskStore.open(folder, PASSPHRASE), pytest.raises(StoreError, match="is in use"):
         shared(folder, owner=True)
     assert contents(folder) == {"still": b"mine"}
+
+
+def test_whoever_works_waits_until_a_large_store_is_copied(folder, monkeypatch):
+    """Longer than a command waits for a store that somebody has for himself alone."""
+    monkeypatch.setattr("pv4fad.store.file._PATIENCE_S", 0.01)
+    create(folder)
+    with (
+        shared(folder, owner=True) as owner,
+        contextlib.closing(sqlite3.connect(folder / "store.db", isolation_level=None)) as copying,
+        ThreadPoolExecutor() as pool,
+    ):
+        copying.execute("BEGIN")
+        copying.execute("SELECT count(*) FROM records").fetchall()
+        working = pool.submit(put, owner, "state", SECRET)
+        with pytest.raises(TimeoutError):
+            working.result(0.5)
+        copying.execute("ROLLBACK")
+        working.result(60)
+        assert owner.get("state") == SECRET
 
 
 def test_transactions_of_a_shared_store_wait_for_each_other(folder):

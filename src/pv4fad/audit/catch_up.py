@@ -67,14 +67,19 @@ class CaughtUp:
 
 
 def mark_restored(store: Store) -> str:
-    """From now on the party waits for the others' files; the code for them, the same each time."""
+    """From now on the party waits for the others' files; the code for them is a new one, also if
+    it was waiting when the backup was made."""
+    code = secret_bytes(_CODE_BYTES).hex()
     with store.transaction() as tx:
-        records = Records.of_party(tx)
-        kept = records.find(NotCaughtUp)
-        if kept is None:
-            kept = NotCaughtUp(secret_bytes(_CODE_BYTES).hex())
-            records.put(kept)
-    return kept.code
+        Records.of_party(tx).put(NotCaughtUp(code))
+    return code
+
+
+def code_for_others(store: Store) -> str:
+    """Of the restoration under way; if there is none, one begins."""
+    with store.transaction() as tx:
+        kept = Records.of_party(tx).find(NotCaughtUp)
+    return mark_restored(store) if kept is None else kept.code
 
 
 def require_caught_up(store: Store) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from pv4fad.audit.catch_up import require_caught_up
 from pv4fad.audit.live_marks import MARKS_FILE, MarkLog
 from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.verify import Audit, verify_logs
@@ -80,6 +81,10 @@ def witness_command(
     with own.visit_store(party_key(own, key)) as store:
         signing_key = cards[party].public.signing_key
         witness = Witness.of(store, read_identity(store), party, signing_key, code)
+        try:
+            require_caught_up(store)
+        except StoreError as error:
+            err.print(escape(f"{error}. Until then this file lacks what that store has forgotten."))
     write_whole(file, witness.to_json())
     n = len(witness.received)
     out.print(escape(f"{n:,} messages of {party} written to {file}"), soft_wrap=True)

@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from pv4fad.audit.catch_up import require_caught_up
 from pv4fad.cli.console import out, print_json
 from pv4fad.cli.options import AsJson, StoreKey, store_key
 from pv4fad.errors import StoreError
@@ -72,6 +73,7 @@ def set_limit_command(
     """Set how much ε a bank allows in total, over all runs and versions of its account file."""
     limit = parse_epsilon(epsilon)
     with _open(folder, key) as store:
+        require_caught_up(store)
         with store.transaction() as tx:
             set_limit(tx, limit, datetime.now(UTC))
         party, ledger = store.party, read_ledger(store)
@@ -87,6 +89,7 @@ def set_delta_limit_command(
     """Set how much δ a bank allows in a year, over all runs (2^-10 if it is never set)."""
     limit = parse_delta(delta)
     with _open(folder, key) as store:
+        require_caught_up(store)
         with store.transaction() as tx:
             set_delta_limit(tx, limit, datetime.now(UTC))
         party, ledger = store.party, read_ledger(store)

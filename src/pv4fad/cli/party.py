@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pv4fad.audit.catch_up import CaughtUp, mark_restored
+from pv4fad.audit.catch_up import CaughtUp, code_for_others
 from pv4fad.audit.witness import Witness
 from pv4fad.cli.console import fail, out
 from pv4fad.cli.long_running import logging_as
@@ -24,7 +25,11 @@ from pv4fad.deployment.checking import check_party, noise_text
 from pv4fad.deployment.job_notes import abandon
 from pv4fad.deployment.new_party import NewParty, create_party, renew_card
 from pv4fad.deployment.party_folder import CARRIERS, CarrierName, PartyFolder
-from pv4fad.deployment.restore import read_manifest, restore_backup
+from pv4fad.deployment.restore import (
+    note_restored_beside_store,
+    read_manifest,
+    restore_backup,
+)
 from pv4fad.deployment.running import run_party
 from pv4fad.errors import ParameterError, StoreError
 from pv4fad.privacy.delta import delta_text
@@ -249,40 +254,59 @@ def catch_up_command(
     witnesses = [Witness.read(file) for file in files or ()]
     with own.open_store(party_key(own, key)) as store:
         if not witnesses:
-            _print_code(own, mark_restored(store))
+            note_restored_beside_store(own)
+            _print_code(own, code_for_others(store))
             return
         found = take_in(own.settings(), own.complete_cards(), store, witnesses)
     _print_caught_up(own, found)
 
 
 def _print_code(own: PartyFolder, code: str) -> None:
-    party, needed = own.settings().name, witnesses_needed(own.settings(), own.complete_cards())
+    settings = own.settings()
     out.print(
-        escape(f"Before it goes on, it needs a file from each of {', '.join(needed)}. They run")
+        "Before it goes on, it needs files from all that it exchanges messages with. They run"
     )
-    command = f"pv4fad audit witness FOLDER --of {party} --code {code} --out FILE"
+    command = f"pv4fad audit witness FOLDER --of {settings.name} --code {code} --out FILE"
     out.print(f"  {escape(command)}", soft_wrap=True)
     out.print("and then here: pv4fad party catch-up FOLDER FILE...")
+    cards = own.cards()
+    needed = ", ".join(witnesses_needed(settings, cards)) or "none yet"
+    out.print(escape(f"By the cards here these are {needed}: {_federation(cards)}"), soft_wrap=True)
+    out.print(
+        "Settings, limits, tokens and root key are those of then: once it has caught up, set again"
+        " what was changed since, before its station starts",
+        soft_wrap=True,
+    )
+
+
+def _federation(cards: Mapping[str, PartyCard]) -> str:
+    return (
+        f"federation {federation_id(cards.values())}. If the others have another number (pv4fad"
+        " party check), cards here are not the present ones: correct that first (pv4fad party"
+        " join), and call pv4fad party catch-up FOLDER again, without files"
+    )
 
 
 def _print_caught_up(own: PartyFolder, found: CaughtUp) -> None:
-    settings = own.settings()
-    if not found.lost:
-        out.print("nothing was lost: this party goes on where it was")
-        return
-    out.print(f"{len(found.lost):,} messages that this party had sent are in its log again")
-    if settings.role == "bank":
+    out.print(
+        f"{len(found.lost):,} messages that this party had sent are in its log again"
+        if found.lost
+        else "nothing was lost: this party goes on where it was"
+    )
+    out.print(escape(_federation(own.cards())), soft_wrap=True)
+    if found.before != found.after:
         amounts = [f"ε = {epsilon_text(one.epsilon)}" for one in (found.before, found.after)]
         amounts += [f"δ = {delta_text(one.delta)}" for one in (found.before, found.after)]
         out.print(
             f"spent: {amounts[0]}, {amounts[2]} by the backup; now {amounts[1]}, {amounts[3]}",
             soft_wrap=True,
         )
-    out.print(
-        "A job under way has to be abandoned, and all accounts matched again: pv4fad federation"
-        " start AGGREGATOR refresh",
-        soft_wrap=True,
-    )
+    if found.lost:
+        out.print(
+            "A job under way has to be abandoned, and all accounts matched again: pv4fad federation"
+            " start AGGREGATOR refresh",
+            soft_wrap=True,
+        )
 
 
 def _carrier(given: str) -> CarrierName:

@@ -93,6 +93,13 @@ class Manifest(ValidatedModel):
 def write_backup(folder: PartyFolder, root_key: RootKey, out: Path) -> Manifest:
     """All of it or nothing; `out` must be new, and is for its owner's eyes only."""
     require_new_file(out)
+    try:
+        return _written(folder, root_key, out)
+    except OSError as error:
+        raise StoreError(f"the backup {out} cannot be written: {error.strerror}") from None
+
+
+def _written(folder: PartyFolder, root_key: RootKey, out: Path) -> Manifest:
     with (
         folder.visit_store(root_key) as store,
         tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as beside,

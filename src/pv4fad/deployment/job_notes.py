@@ -76,6 +76,28 @@ def note_refreshed(store: Store, run_id: str) -> None:
             records.put(RefreshFirst(left))
 
 
+@dataclass(frozen=True)
+class JobsForgotten(Record):
+    """Its store was restored and has lost messages, and since then no job was begun."""
+
+    of_all_runs: ClassVar[bool] = True
+
+
+def require_begun_here(store: Store, *, again: bool) -> None:
+    """`StoreError` if a relay goes on with a job that this party may have forgotten: it would be
+    begun once more, and be paid for once more, though nobody has asked for it."""
+    with store.transaction() as tx:
+        records = _of_party(tx)
+        if not records.has(JobsForgotten):
+            return
+        if again:
+            raise StoreError(
+                "this job was begun before the store was restored. If it is still wanted, begin it"
+                " anew: pv4fad federation start"
+            )
+        records.delete(JobsForgotten)
+
+
 def abandon(store: Store) -> str:
     """Abandon the interrupted job; returns the id of its run.
 

@@ -24,6 +24,7 @@ from pv4fad.deployment.job_notes import (
     Notes,
     note_refreshed,
     read_notes,
+    require_begun_here,
     require_refreshed,
     write_notes,
 )
@@ -126,6 +127,7 @@ class NetworkMember:
     def do(self, job: Job, post: Post, *, again: bool, order: str) -> None:
         if job == "check":
             return  # every party has been reached
+        require_begun_here(self._store, again=again)
         notes, self._sent_again = read_notes(self._store), again
         if again and order == notes.done:
             return  # a station was restarted after the job, and before the relay knew its end

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -33,9 +32,11 @@ from pv4fad.deployment.backup import (
     opened_seal,
 )
 from pv4fad.deployment.party_folder import PartyFolder
+from pv4fad.deployment.status import end_job
 from pv4fad.errors import DataError, ParameterError, StoreError
 from pv4fad.files import require_new_folder, write_whole
-from pv4fad.protocol.roles import BANK
+from pv4fad.protocol.live.budget import spend_all_of_today
+from pv4fad.protocol.roles import AGGREGATOR, BANK
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.records import Records
@@ -94,20 +95,17 @@ def _completed(made: Path, manifest: Manifest, seal: bytes, root_key: RootKey) -
         if name in manifest.parts:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             (made / name).rename(path)
-    _spend_ticks(PartyFolder(made))
+    note_restored_beside_store(PartyFolder(made))
     return code
 
 
-def _spend_ticks(folder: PartyFolder) -> None:
-    """Nobody has counted the live queries since the backup: today there are no more."""
-    settings = folder.settings()
-    if settings.role == BANK:
-        path, today = folder.path / TICKS_FILE, datetime.now(UTC).date().isoformat()
-        if path.exists():
-            today = max(today, json.loads(path.read_text(encoding="utf-8"))["day"])
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        counted = {"day": today, "ticks": settings.live_ticks_per_day}
-        write_whole(path, json.dumps(counted) + "\n", private=True)
+def note_restored_beside_store(folder: PartyFolder) -> None:
+    """Nobody has counted live queries since the backup: today there are no more.  The job of that
+    time may be over long since: a hub does not go on with it."""
+    if folder.settings().role == BANK:
+        spend_all_of_today(folder.path / TICKS_FILE, datetime.now(UTC).date().isoformat())
+    if folder.settings().role == AGGREGATOR:
+        end_job(folder.path, "the aggregator was restored: continue with pv4fad federation resume")
 
 
 @contextmanager

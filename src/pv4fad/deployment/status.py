@@ -165,6 +165,13 @@ class Journal:
             self._state_on_disk, self.problem = status.state, ""
 
 
+def end_job(folder: Path, error: str) -> None:
+    """Of a hub that must not go on with it by itself."""
+    found = read_status(folder)
+    if found is not None and found.state == "running":
+        Journal(folder, found, list(found.parties)).finish(error)
+
+
 def has_stopped(folder: Path, running: Status) -> bool:
     """Whether the relay of a job that should be running is gone; waits until it is certain."""
     return not _responds(folder) and read_status(folder) == running

@@ -204,7 +204,8 @@ STOPPED = Metric(
     "aggregator",
     "gauge",
     "pv4fad_metered_stopped_at",
-    "Metered runs: the release number at which a bank's answers were stopped last; -1: never.",
+    "Metered runs: the release number at which a bank's answers were stopped last; -1: never,"
+    " -2: a number that was lost with a store.",
     ("bank",),
 )
 

@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 from pv4fad.errors import OrderError, StoreError
+from pv4fad.files import sync_folder
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.file import owned, store_errors
 from pv4fad.store.records import Record, Records
@@ -424,7 +425,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             ((version,),) = connection.execute("PRAGMA user_version")
             if (application, version) != (_APPLICATION_ID, _VERSION):
                 raise StoreError(f"{path} is no journal of this version of the program")
-            _sync_folder(folder)
+            sync_folder(folder)  # SQLite syncs the file, not its name in the folder
     except BaseException:
         connection.close()
         raise
@@ -436,11 +437,3 @@ def _create(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {_VERSION}")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)  # SQLite syncs the file, not its name in the folder
-    finally:
-        os.close(descriptor)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pv4fad.errors import StoreError
+from pv4fad.files import sync_folder
 from pv4fad.store.key_lock import KeyLock
 from pv4fad.store.migrations import INFO_TABLE, MIGRATIONS, migrate, present_info
 from pv4fad.store.sealing import Label
@@ -29,6 +30,9 @@ FORMAT_VERSION = 6  # root keys of all kinds
 _LABELS_SAY = 5  # a format later, sealed bytes are the same
 _PAGE_BYTES = 32768
 _PATIENCE_S = 60.0  # for a transaction of another process: a step of a training takes seconds
+_PATIENCE_AT_WORK_S = (
+    600.0  # of who has opened a shared store: a backup of a large one reads it all
+)
 _APPLICATION_ID = 0x50563453  # "PV4S": what SQLite files of ours say they are
 _SCHEMA = (
     INFO_TABLE,
@@ -85,11 +89,7 @@ def write_new_info(folder: Path, connection: sqlite3.Connection, info: StoreInfo
     row = (info.store_id, info.party, info.manifest, lock.kind, lock.about_json, lock.since)
     connection.execute("INSERT INTO info VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, lock.locked_key))
     connection.execute("COMMIT")
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)  # SQLite syncs the file, not its name in the folder
-    finally:
-        os.close(descriptor)
+    sync_folder(folder)  # SQLite syncs the file, not its name in the folder
 
 
 def open_file(folder: Path, *, shared: bool = False) -> tuple[sqlite3.Connection, StoreInfo]:
@@ -235,6 +235,8 @@ def _connect(folder: Path, *, shared: bool = False) -> sqlite3.Connection:
         # A replaced row is overwritten: a key under an old passphrase must not linger in the file.
         connection.execute("PRAGMA secure_delete = FAST")
         connection.execute("PRAGMA fullfsync = ON")  # macOS: to the disk, not to its cache
+        if shared:
+            connection.execute(f"PRAGMA busy_timeout = {round(_PATIENCE_AT_WORK_S * 1000)}")
     return connection
 
 

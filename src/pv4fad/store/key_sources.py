@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 from pv4fad.errors import ParameterError, StoreError
+from pv4fad.files import sync_folder
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.pkcs11_token import PIN_VARIABLE, SCHEME, TokenKey
 from pv4fad.store.sealing import KEY_BYTES, Passphrase, RootKey, SecretKey
@@ -101,6 +102,7 @@ def create_key_file(path: Path) -> Passphrase:
             file.write(text + "\n")
             file.flush()
             os.fsync(file.fileno())
+        sync_folder(path.absolute().parent)
     except OSError as error:
         raise StoreError(f"cannot create key file {path}: {error.strerror}") from None
     return Passphrase(text)

@@ -8,7 +8,7 @@ import pytest
 
 from pv4fad.errors import StoreError
 from pv4fad.privacy.ledger import read_ledger, set_delta_limit, set_limit
-from pv4fad.protocol.live.booking import Booking
+from pv4fad.protocol.live.booking import Booking, book_forgotten
 from pv4fad.protocol.live.budget import BLOCK, TickBudget
 from pv4fad.store.store import MemoryStore
 
@@ -107,6 +107,34 @@ def test_a_day_that_does_not_fit_the_limit_is_not_answered_and_the_next_is_tried
     assert not bank.ticks.spend()
     bank.work()
     assert bank.ticks.spend()
+
+
+def test_a_store_that_was_restored_counts_every_day_of_which_it_knows_nothing(bank):
+    bank.ticks.spend()
+    bank.work()
+    bank.ticks.spend()
+    bank.work()
+    assert bank.booked == 2 * OF_DAY  # today and tomorrow
+    bank.now += timedelta(days=4)
+    for _ in range(2):  # the second time nothing is missing
+        with bank.store.transaction() as tx:
+            book_forgotten(tx, "2026-05-01", PER_DAY // 2, bank.now)
+        delta = read_ledger(bank.store).delta
+        assert delta.of_kind("restored", bank.now.date()) == 4 * OF_DAY
+    bank.start()
+    assert bank.ticks.spend()
+    bank.work()
+    assert bank.booked == 2 * OF_DAY  # today and tomorrow are entered already
+
+
+@pytest.mark.parametrize(("since", "days"), [("2026-04-29", 4), ("2026-05-03", 2)])
+def test_a_restored_store_of_before_live_queries_counts_from_the_last_day_it_knows(
+    bank, since, days
+):
+    for per_day in (0, PER_DAY):
+        with bank.store.transaction() as tx:
+            book_forgotten(tx, since, per_day, bank.now)
+    assert read_ledger(bank.store).delta.total == days * OF_DAY
 
 
 def test_a_store_that_is_busy_is_tried_again(bank, monkeypatch):

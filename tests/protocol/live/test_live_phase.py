@@ -11,10 +11,10 @@ from tests.kit.class_world import ClassWorld, make_class_world, trained_class_wo
 from tests.kit.scoring_worlds import again
 from tests.kit.world import make_world, match_accounts
 
-from pv4fad.errors import CiphertextError, DataError, OrderError, ProtocolError, WireError
+from pv4fad.errors import CiphertextError, OrderError, ProtocolError, WireError
 from pv4fad.parties.bank_stages import BankStage, Released
 from pv4fad.protocol.live.bank import TICKS_KEPT, LiveAnswers
-from pv4fad.protocol.live.budget import BLOCK, TickBudget
+from pv4fad.protocol.live.budget import BLOCK, TickBudget, spend_all_of_today
 from pv4fad.protocol.live.messages import LiveQuery, LiveRefusal, LiveReply
 from pv4fad.protocol.live.network import (
     LiveRefusalError,
@@ -328,7 +328,7 @@ def test_it_is_on_disk_before_the_query_is_answered(tmp_path, monkeypatch, asker
     def failing(*_):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(budget, "_write", failing)
+    monkeypatch.setattr("pv4fad.protocol.live.budget._write", failing)
     with pytest.raises(OSError, match="full"):
         bank.answer(query_of(asker))
     monkeypatch.undo()
@@ -348,11 +348,24 @@ def test_beyond_the_budget_the_bank_says_so(tmp_path, asker, caplog):
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '{"day": 1, "ticks": 2}', '{"day": "", "ticks": -1}']
 )
-def test_a_damaged_count_is_not_taken_for_none(tmp_path, content):
-    path = tmp_path / "ticks.json"
+def test_a_damaged_count_is_not_taken_for_none(tmp_path, content, caplog):
+    day, path = Day(), tmp_path / "ticks.json"
     path.write_text(content)
-    with pytest.raises(DataError, match="is damaged"):
-        TickBudget(path, 10)
+    budget = TickBudget(path, 10, day)
+    assert "ticks.json, the count of live queries of the day, is damaged" in caplog.text
+    assert budget.left == 0
+    assert not budget.spend()
+    assert not TickBudget(path, 1_000_000, day).spend()  # a larger limit is none
+    day.now += timedelta(days=1)
+    assert TickBudget(path, 10, day).spend()
+
+
+def test_a_day_that_is_spent_whatever_is_allowed_is_never_an_earlier_one(tmp_path):
+    day, path = Day(), tmp_path / "live" / "ticks.json"
+    assert spend_all_of_today(path, "2026-05-01") == "2026-05-01"
+    assert not TickBudget(path, 2**40, day).spend()
+    assert spend_all_of_today(path, "2026-04-30") == "2026-05-01"
+    assert not TickBudget(path, 2**40, day).spend()
 
 
 def test_the_address_says_run_keys_and_tick(asker):

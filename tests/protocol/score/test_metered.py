@@ -19,6 +19,7 @@ from pv4fad.protocol.score.messages import MeteredReply, OwnPart, ScoreQuery, Sc
 from pv4fad.protocol.score.metering import (
     DEFAULT_BUDGET,
     SEED_BYTES,
+    STOPPED_NEXT,
     Metered,
     permutation,
     put_back,
@@ -241,6 +242,16 @@ def test_a_day_begins_with_the_whole_budget_and_never_twice():
     refused = first.after(one[:1], budget, "2026-01-01")
     assert isinstance(refused, str)
     assert "Nothing is renewed before 2026-01-02" in refused
+
+
+def test_a_stop_whose_number_is_lost_is_one_at_whatever_number_comes_next():
+    """At an aggregator that was restored."""
+    one, lost = np.ones(1, np.uint32), Metered(stopped_at=STOPPED_NEXT)
+    budget = replace(DEFAULT_BUDGET, release=7)
+    assert "metered-release = 8" in lost.after(one, budget, "2026-01-02")
+    stopped = lost.stopped(budget)
+    assert "metered-release = 8" in stopped.after(one, budget, "2026-01-02")
+    assert isinstance(stopped.after(one, replace(budget, release=8), "2026-01-02"), Metered)
 
 
 def test_one_part_for_each_step(run):

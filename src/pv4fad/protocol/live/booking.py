@@ -16,10 +16,11 @@ from fractions import Fraction
 from typing import ClassVar
 
 from pv4fad.errors import BudgetError
+from pv4fad.privacy.delta import charge_forgotten
 from pv4fad.privacy.ledger import charge_delta
 from pv4fad.protocol.live.plan import DISTANCE_BITS
 from pv4fad.store.records import Record, Records
-from pv4fad.store.store import Store
+from pv4fad.store.store import Store, Transaction
 
 _log = logging.getLogger("pv4fad.bank")
 
@@ -34,6 +35,22 @@ class LiveBooked(Record):
 
     until: str
     per_day: int
+
+
+def book_forgotten(tx: Transaction, since: str, per_day: int, now: datetime) -> None:
+    """Of a store that was restored: the days after the last that it knows of, or, if it knows of
+    none, from `since` on, may all have been entered, and their queries answered."""
+    records, today = Records.of_party(tx), now.date()
+    booked = records.find(LiveBooked)
+    until = today + timedelta(days=1)
+    if booked is None:
+        n_days = (until - min(date.fromisoformat(since), today)).days + 1
+    else:
+        n_days = (until - date.fromisoformat(booked.until)).days
+        per_day = max(per_day, booked.per_day)
+    if n_days > 0 and per_day > 0:
+        charge_forgotten(tx, Fraction(n_days * per_day, 2**DISTANCE_BITS), now)
+        records.put(LiveBooked(until.isoformat(), per_day))
 
 
 class Booking:

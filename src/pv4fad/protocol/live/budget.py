@@ -2,7 +2,8 @@
 
 The count is in a file of its own, not in the store: a query cannot wait while the party works on a
 long transaction.  It is written ahead in blocks, so that a query seldom waits for the disk; a
-process that ends loses what is left of its block.
+process that ends loses what is left of its block.  Where the count is lost, because the file is
+damaged or the party was restored, nothing is left of the day.
 """
 
 from __future__ import annotations
@@ -20,7 +21,18 @@ from pv4fad.privacy.days import counted_day, why_ahead
 DEFAULT_TICKS_PER_DAY = 2_000_000
 """20 a second are 1,728,000 a day."""
 BLOCK = 4_096
+_ALL_OF_A_DAY = 2**62  # whatever is allowed, and will be
 _log = logging.getLogger("pv4fad.bank")
+
+
+def spend_all_of_today(path: Path, today: str) -> str:
+    """Nobody knows how many there were; returns the day, which is never before the one noted."""
+    try:
+        day = counted_day(today, _read(path)[0])
+    except DataError:
+        day = today
+    _write(path, day, _ALL_OF_A_DAY)
+    return day
 
 
 class TickBudget:
@@ -37,7 +49,7 @@ class TickBudget:
         """`is_booked`: whether the queries of a day are in the bank's account of δ."""
         self._path, self._per_day, self._now = path, per_day, now
         self._is_booked = is_booked
-        self._day, self._spent = self._read()
+        self._day, self._spent = self._noted()
         self._left = 0
         """Of the block that the file counts as spent."""
         if ahead := why_ahead(self._clock(), self._day):
@@ -79,32 +91,39 @@ class TickBudget:
             block = min(BLOCK, self._per_day - self._spent)
             if block <= 0:
                 return False
-            self._write(self._spent + block)
+            _write(self._path, self._day, self._spent + block)
             self._spent += block
             self._left = block
         self._left -= 1
         return True
 
-    def _read(self) -> tuple[str, int]:
+    def _noted(self) -> tuple[str, int]:
         try:
-            content = json.loads(self._path.read_text(encoding="utf-8"))
-            day, spent = content["day"], content["ticks"]
-            if type(spent) is not int or spent < 0:
-                raise ValueError
-            date.fromisoformat(day)
-        except FileNotFoundError:
-            return "", 0
-        except (ValueError, TypeError, KeyError):
-            raise DataError(
-                f"{self._path} is damaged: it counts the live queries of the day; delete it to"
-                " begin at 0"
-            ) from None
-        return day, spent
+            return _read(self._path)
+        except DataError as error:
+            _log.error("%s: no live query is answered before tomorrow (UTC)", error)
+            return spend_all_of_today(self._path, self._clock()), _ALL_OF_A_DAY
 
-    def _write(self, spent: int) -> None:
-        content = json.dumps({"day": self._day, "ticks": spent}) + "\n"
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(self._path, content, private=True)
-        except OSError as error:
-            raise StoreError(f"{self._path} cannot be written: {error.strerror}") from None
+
+def _read(path: Path) -> tuple[str, int]:
+    """The latest day, and how many of it are spent."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        day, spent = content["day"], content["ticks"]
+        if type(spent) is not int or spent < 0:
+            raise ValueError
+        date.fromisoformat(day)
+    except FileNotFoundError:
+        return "", 0
+    except (ValueError, TypeError, KeyError):
+        raise DataError(f"{path}, the count of live queries of the day, is damaged") from None
+    return day, spent
+
+
+def _write(path: Path, day: str, spent: int) -> None:
+    content = json.dumps({"day": day, "ticks": spent}) + "\n"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(path, content, private=True)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from None

@@ -51,6 +51,8 @@ class Budget:
     """A higher number than at the last stop says that a person has acted."""
 
 
+STOPPED_NEXT = -2
+"""The number of the last stop is lost: whatever number comes next is the one."""
 DEFAULT_BUDGET = Budget(positives_per_day=1_000, release=0)
 
 
@@ -63,14 +65,15 @@ class Metered(Record):
     day: str = ""
     positives: int = 0
     stopped_at: int = -1
-    """The release number at which the bank's answers were stopped last."""
+    """The release number at which the bank's answers were stopped last; -1: never."""
 
     def after(self, slots: NDArray[np.uint32], budget: Budget, today: str) -> Metered | str:
         """With these slots passed on, or why they must not be."""
-        if budget.release <= self.stopped_at:
+        stopped_at = budget.release if self.stopped_at == STOPPED_NEXT else self.stopped_at
+        if budget.release <= stopped_at:
             return (
                 "its answers are stopped until a person there acts (metered-release ="
-                f" {self.stopped_at + 1} in its party.toml)"
+                f" {stopped_at + 1} in its party.toml)"
             )
         if slots.max(initial=0) > 1:
             return "an answer is neither 0 nor 1: it or the payment network has deviated"

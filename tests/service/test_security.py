@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tests.kit.client_certificates import client_certificate
 from tests.kit.iso_messages import foreign_message, row
-from tests.kit.live_service import free_port, hidden, live_service, serving
+from tests.kit.live_service import free_port, hidden, live_service, serving, session_cookie
 
 from pv4fad.deployment.certificates import new_certificate
 from pv4fad.errors import ParameterError
@@ -103,7 +103,7 @@ def test_a_login_needs_the_right_token_and_the_form_of_this_browser(service):
     stranger = service.stranger()
     forged = stranger.post("/login", data={"csrf": csrf, "token": service.tokens["desk"]})
     assert forged.status_code == 403
-    assert "pv4fad-session" not in stranger.cookies
+    assert stranger.get("/").status_code == 303
 
 
 def test_the_cookie_of_a_session_is_out_of_reach_of_scripts_and_other_sites(service):
@@ -143,10 +143,28 @@ def test_a_form_that_a_browser_sends_from_another_site_is_refused(service, alert
 
 def test_who_has_logged_out_is_a_stranger(service):
     person = service.log_in()
-    cookie = person.cookies["pv4fad-session"]
+    name, value = session_cookie(person)
     person.post("/logout", data={"csrf": hidden(person.get("/").text)})
-    again = service.stranger(cookies={"pv4fad-session": cookie})
+    assert not person.cookies
+    again = service.stranger(cookies={name: value})
     assert again.get("/").status_code == 303
+
+
+def test_a_desk_and_an_inbox_on_one_host_do_not_log_each_other_out(service, tmp_path):
+    """Browsers send cookies to all ports of a host."""
+    token, listen = Tokens(tmp_path).create("bob", "desk"), Listen(port=free_port())
+    with serving(inbox_app(tmp_path, "bank01", list), listen), httpx.Client() as browser:
+        sites = {service.listen.address: service.tokens["desk"], listen.address: token}
+        for address in sites:  # both logins are open at the same time
+            browser.get(f"{address}login")
+        for address, one in sites.items():
+            form = {"csrf": hidden(browser.get(f"{address}login").text), "token": one}
+            assert browser.post(f"{address}login", data=form).status_code == 303
+        pages = {address: browser.get(address) for address in sites}
+        assert [page.status_code for page in pages.values()] == [200, 200]
+        form = {"csrf": hidden(pages[listen.address].text)}
+        browser.post(f"{listen.address}logout", data=form)
+        assert [browser.get(address).status_code for address in sites] == [200, 303]
 
 
 def test_a_session_ends_when_its_token_is_taken_back_or_renewed(tmp_path):
@@ -279,9 +297,9 @@ def test_every_response_forbids_foreign_and_inline_scripts(service, path):
 )
 def test_no_path_leads_to_a_file(service, path):
     with socket.create_connection((service.listen.host, service.listen.port), PATIENCE_S) as raw:
-        cookie = service.log_in().cookies["pv4fad-session"]
+        cookie = "=".join(session_cookie(service.log_in()))
         raw.sendall(
-            f"GET {path} HTTP/1.1\r\nhost: x\r\ncookie: pv4fad-session={cookie}\r\n"
+            f"GET {path} HTTP/1.1\r\nhost: x\r\ncookie: {cookie}\r\n"
             "connection: close\r\n\r\n".encode()
         )
         answer = b"".join(iter(lambda: raw.recv(65536), b""))
@@ -459,12 +477,21 @@ def test_with_tls_a_client_certificate_stands_for_a_token(tmp_path, keys, paymen
             context.load_cert_chain(folder / "client.crt", folder / "client.key")
         return httpx.Client(base_url=listen.address, verify=context)
 
-    with live_service(tmp_path, listen=listen):
+    with live_service(tmp_path, listen=listen) as service:
         with client() as stranger:
             assert stranger.post("/payments", json=payments[0]).status_code == 401
             page = stranger.get("/login")
             assert "strict-transport-security" in page.headers
-            assert "Secure" in page.headers["set-cookie"]
+            form = {"csrf": hidden(page.text), "token": service.tokens["desk"]}
+            set_ = [page, stranger.post("/login", data=form)]
+            form = {"csrf": hidden(stranger.get("/").text)}
+            set_.append(stranger.post("/logout", data=form))
+            cookies = [one for page in set_ for one in page.headers.get_list("set-cookie")]
+            assert len(cookies) == 4
+            for cookie in cookies:  # or a browser would not take it, or not delete it
+                assert cookie.startswith("__Host-pv4fad-alert-desk-")
+                assert {"Path=/", "Secure"} <= set(cookie.split("; "))
+                assert "Domain" not in cookie
         with client(keys) as known:
             assert known.post("/payments", json=payments[0]).status_code == 200
             # A certificate is no person: the desk wants to know who it is.
@@ -486,7 +513,7 @@ def test_neither_secrets_nor_payments_are_in_the_log(tmp_path, payments, caplog)
         service.post("/payments", payments[0] | {"MessageId": "new", "SettlementAmount": "x7"})
         person = service.log_in()
         person.get("/?text=SEARCHED")
-        cookie = person.cookies["pv4fad-session"]
+        _, cookie = session_cookie(person)
         service.client.post("/payments", headers={"authorization": "Bearer GUESSED"})
     own = [r.getMessage() for r in caplog.records if not r.name.startswith(("httpx", "httpcore"))]
     logged = "\n".join(own)

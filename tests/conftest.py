@@ -1,5 +1,6 @@
 """Settings of the whole suite."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from pv4fad.detection import fitting
+from pv4fad.logs import _Lines, _Objects
 from pv4fad.store import sealing
 from pv4fad.store.sealing import insecure_fast_scrypt_for_tests
 
@@ -88,6 +90,20 @@ def fast_stores():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sealing, "usual_cost", insecure_fast_scrypt_for_tests)
         yield
+
+
+@pytest.fixture(autouse=True)
+def logs_end_with_their_test():
+    """A command that runs for long writes the log of its process, to what is standard error then.
+
+    A thread that logs in a later test would write to a stream that is closed.
+    """
+    root = logging.getLogger()
+    level = root.level
+    yield
+    ours = (_Lines, _Objects)
+    root.handlers[:] = [one for one in root.handlers if not isinstance(one.formatter, ours)]
+    root.setLevel(level)
 
 
 @pytest.fixture

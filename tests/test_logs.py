@@ -8,20 +8,15 @@ import pytest
 
 from pv4fad.cli.long_running import logging_as
 from pv4fad.errors import DataError, ParameterError
-from pv4fad.logs import _Lines, _Objects, figures, working_on
+from pv4fad.logs import figures, working_on
 
 log = logging.getLogger("pv4fad.test")
 
 
 @pytest.fixture
 def written(capsys):
-    """What was written to standard error; afterwards nothing is written there any more."""
-    root = logging.getLogger()
-    level = root.level
+    """What was written to standard error."""
     yield lambda: capsys.readouterr().err
-    ours = (_Lines, _Objects)
-    root.handlers[:] = [one for one in root.handlers if not isinstance(one.formatter, ours)]
-    root.setLevel(level)
     working_on()
 
 

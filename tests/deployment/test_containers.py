@@ -47,9 +47,10 @@ def secret_of(composed, party):
 
 def test_the_parties_start_find_each_other_and_end_when_they_are_told(composed):
     with ExitStack() as stack:
-        running = {name: composed.start(name) for name in composed.parties}
-        for process in running.values():
-            stack.callback(process.kill)
+        running = {}
+        for name in composed.parties:
+            running[name] = stack.enter_context(composed.start(name))
+            stack.callback(running[name].kill)  # if the test fails; then it is waited for
         for name, process in running.items():
             assert any(f"{name} is ready" in line for line in process.stdout)
         assert comes_true(lambda: composed.run("bank01", HEALTHY)[0] == 0, 120)

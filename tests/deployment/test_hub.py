@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from tests.kit.hub_world import HubWorld, Scribe
+from tests.kit.hub_world import PATIENCE_S, HubWorld, Scribe
 from tests.kit.waiting import comes_true
 
 from pv4fad.deployment.certificates import HUB_NAME, new_certificate
@@ -53,7 +53,7 @@ def refusal(world, credentials) -> tuple[str, str]:
         else grpc.secure_channel(address, credentials, options)
     )
     with channel, pytest.raises(grpc.RpcError) as refused:
-        channel.unary_unary(connection.path(connection.STATUS))(b"", timeout=20)
+        channel.unary_unary(connection.path(connection.STATUS))(b"", timeout=PATIENCE_S)
     return refused.value.code().name, refused.value.details()
 
 
@@ -123,7 +123,7 @@ def test_a_party_is_told_why_it_is_not_let_in(world, tmp_path):
         ):
             station = world.new_station(Scribe(name))
             with connected(world.folder(name), station) as node:
-                assert comes_true(lambda: reason in node.problem, 60), node.problem  # noqa: B023
+                assert comes_true(lambda: reason in node.problem, PATIENCE_S), node.problem  # noqa: B023
             station.close()
 
 
@@ -214,11 +214,11 @@ def test_a_hub_that_was_killed_goes_on_with_its_job(world):
     network, bank = Scribe(PAYMENT_NETWORK), Scribe("bank01")
     network.letters = {"bank01": [numbers(10**6)]}
     held = threading.Event()
-    bank.before_handling = lambda: held.wait(60)
+    bank.before_handling = lambda: held.wait(PATIENCE_S)
     with world.stations(network, bank, wait=False):
         with world.hub():
             assert world.start("train") == 1
-            assert comes_true(lambda: world.status().parties["bank01"].bytes_to > 10**6, 60)
+            assert comes_true(lambda: world.status().parties["bank01"].bytes_to > 10**6, PATIENCE_S)
         held.set()
         with world.hub():
             status = world.finished()
@@ -242,7 +242,7 @@ def hello(name, session="", fragments=(), station="0"):
 
 def waiting_frames(first, ended):
     yield from first
-    ended.wait(60)
+    ended.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("trouble", ["silent", "oversized", "rubbish", "flood"])
@@ -262,7 +262,7 @@ def test_a_bad_client_does_not_hold_up_the_others(world, monkeypatch, trouble):
         bad = raw_line(world, "bank02", waiting_frames(frames, ended))
         with world.station(Scribe("bank01")):
             world.start("train")
-            assert comes_true(lambda: network.answers.get("bank01"), 60)
+            assert comes_true(lambda: network.answers.get("bank01"), PATIENCE_S)
         ended.set()
         if trouble != "silent":
             with pytest.raises(grpc.RpcError) as refused:

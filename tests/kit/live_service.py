@@ -163,6 +163,12 @@ class Service:
         return person
 
 
+def session_cookie(person: httpx.Client) -> tuple[str, str]:
+    """Name and value, of somebody who has logged in."""
+    (found,) = person.cookies.items()
+    return found
+
+
 def hidden(page: str) -> str:
     """The CSRF token in a page."""
     return page.split('name="csrf" value="')[1].split('"', maxsplit=1)[0]

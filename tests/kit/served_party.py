@@ -40,6 +40,9 @@ from pv4fad.workers import WorkerPool
 
 PASSPHRASE = "correct horse battery"
 BANKS = ["bank01", "bank02"]
+PATIENCE_S = 300
+PATIENT = "\n[live]\ntimeout-ms = 60000\n"
+"""In the settings of a payment network: it decides without a bank only if the bank is away."""
 SETTINGS = TrainingSettings(epsilon="none", seed=5, alert_share=0.05)
 
 
@@ -116,7 +119,7 @@ def _new(name: str, scenario: Path, hub: str) -> NewParty:
 def served(folder: Path, role: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """`pv4fad serve` in a process of its own, once it answers; its address."""
     with being_served(folder, role) as (address, process):
-        assert comes_true(lambda: process.poll() is not None or is_there(address), 120)
+        assert comes_true(lambda: process.poll() is not None or is_there(address), PATIENCE_S)
         yield address, process
 
 
@@ -156,12 +159,16 @@ def _process(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.terminate()
-        process.wait(60)
+        try:
+            process.wait(PATIENCE_S)
+        finally:
+            process.kill()  # nothing is left behind
+            process.wait()
 
 
-def is_there(address: str) -> bool:
-    """Whether somebody serves pages there."""
+def is_there(address: str, page: str = "login") -> bool:
+    """Whether somebody serves this page there."""
     try:
-        return httpx.get(f"{address}/login", timeout=5).status_code == 200
+        return httpx.get(f"{address}/{page}", timeout=30).status_code == 200
     except httpx.HTTPError:
         return False

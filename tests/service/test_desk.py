@@ -1,5 +1,7 @@
 """The desk as people use it, in a real browser."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from tests.kit.live_service import (
     BANKS,
@@ -9,11 +11,13 @@ from tests.kit.live_service import (
     live_service,
     live_world,
     serving,
+    session_cookie,
 )
 from tests.kit.waiting import comes_true
 
 from pv4fad.listening import Listen
 from pv4fad.protocol.notify.state import ReceivedNotice
+from pv4fad.service import desk, web
 from pv4fad.service.access import Tokens
 from pv4fad.service.alerts import desk_labels
 from pv4fad.service.inbox import inbox_app
@@ -42,12 +46,8 @@ def page(service, person, tab):
     """Opens a page in the browser, as somebody who has logged in."""
 
     def open_(path: str, *, width: int = 1280, scheme: str = "light") -> None:
-        tab.call(
-            "Network.setCookie",
-            name="pv4fad-session",
-            value=person.cookies["pv4fad-session"],
-            url=service.listen.address,
-        )
+        name, value = session_cookie(person)
+        tab.call("Network.setCookie", name=name, value=value, url=service.listen.address)
         address = service.listen.address.rstrip("/") + path
         tab.open(address, width=width, height=800, scheme=scheme)
 
@@ -79,7 +79,9 @@ def handable(person, numbers):
 
 
 def waits_for(tab, expression):
-    assert comes_true(lambda: tab.value(expression)), expression
+    """Of a page that is complete: half of one may lack its body, or what is clicked next."""
+    complete = f"document.readyState === 'complete' && {expression}"
+    assert comes_true(lambda: tab.value(complete)), expression
 
 
 def press(tab, *keys):
@@ -110,7 +112,7 @@ def log_in(tab, token):
         f"document.getElementById('token').value = {token!r};"
         "document.querySelector('form.login').requestSubmit()"
     )
-    waits_for(tab, "location.pathname === '/' && document.readyState === 'complete'")
+    waits_for(tab, "location.pathname === '/'")
 
 
 def assert_fits(tab, width):
@@ -180,7 +182,7 @@ def test_the_login_in_a_browser(service, tab):
     assert tab.value("document.cookie") == ""  # out of reach of scripts
 
 
-def test_a_new_alert_comes_by_itself(page, service, tab):
+def test_a_new_alert_comes_by_itself(page, service, tab, monkeypatch):
     page("/")
     before = tab.value("document.querySelectorAll('.alert').length")
     waits_for(tab, "document.getElementById('live').textContent.includes('by themselves')")
@@ -189,6 +191,14 @@ def test_a_new_alert_comes_by_itself(page, service, tab):
     assert n_new > 0
     waits_for(tab, f"document.querySelectorAll('.alert').length === {before + n_new}")
     assert tab.value("document.querySelector('.alert').classList.contains('fresh')")
+    # More than the page can be told: it is loaded again.
+    monkeypatch.setattr(desk, "_MOST_MISSED", 0)
+    latest = int(tab.value("document.querySelector('.alert').dataset.number"))
+    more = [one | {"MessageId": f"{one['MessageId']}-more"} for one in live_world().payments[-100:]]
+    answers = service.post("/payments/batch", more).json()
+    latest += sum(one["alert"] for one in answers)
+    waits_for(tab, f"document.querySelector('.alert')?.dataset.number === '{latest}'")
+    assert tab.value("document.querySelector('.alert.fresh') === null")
 
 
 def test_the_keyboard_goes_through_the_list_and_to_a_verdict(page, person, numbers, tab):
@@ -208,9 +218,9 @@ def test_the_keyboard_goes_through_the_list_and_to_a_verdict(page, person, numbe
     assert tab.value("document.activeElement.id") == "note"
     tab.value("document.activeElement.blur()")
     press(tab, "u")
-    waits_for(tab, "location.pathname === '/' && document.readyState === 'complete'")
+    waits_for(tab, "location.pathname === '/'")
     press(tab, "j", "Enter")
-    waits_for(tab, "location.pathname.startsWith('/alerts/') && document.readyState === 'complete'")
+    waits_for(tab, "location.pathname.startsWith('/alerts/')")
     press(tab, "c", *"called", "Tab", "Enter")
     waits_for(tab, "document.querySelector('.said b')?.textContent === 'confirmed'")
     assert "called" in tab.value("document.querySelector('.said').textContent")
@@ -277,6 +287,35 @@ def test_a_hand_over_needs_a_confirmation_and_is_recorded_once(service, person, 
     assert "not delivered yet" in person.get(f"/alerts/{number}").text
     assert person.post(path, data=form).status_code == 422
     assert person.get(f"/alerts/{number}/hand-over/nowhere").status_code == 404
+
+
+def test_a_double_click_hands_over_once(tmp_path, monkeypatch):
+    """The second comes before the first is in the journal."""
+    read_form, act, n_forms = web.read_form, Journal.act, 0
+
+    async def counting(request):
+        nonlocal n_forms
+        form = await read_form(request)
+        n_forms += 1
+        return form
+
+    def slow(journal, action):
+        assert comes_true(lambda: n_forms == 2)
+        return act(journal, action)
+
+    with live_service(tmp_path) as service, ThreadPoolExecutor(2) as clicks:
+        answers = service.post("/payments/batch", live_world().payments).json()
+        person = service.log_in()
+        number, side = handable(person, range(sum(one["alert"] for one in answers)))
+        form = {"csrf": hidden(person.get("/").text), "confirm": "yes"}
+        monkeypatch.setattr(web, "read_form", counting)
+        monkeypatch.setattr(Journal, "act", slow)
+        path = f"/alerts/{number}/hand-over/{side}"
+        found = [clicks.submit(person.post, path, data=form) for _ in range(2)]
+        assert sorted(one.result().status_code for one in found) == [303, 422]
+        assert person.get(f"/alerts/{number}").text.count("not delivered yet") == 1
+    with Journal.open(tmp_path, KEY) as journal:
+        assert [one["what"] for one in journal.actions()] == ["hand over"]
 
 
 def test_what_no_notice_can_hold_is_not_handed_over(tmp_path):

@@ -260,6 +260,28 @@ def test_two_processes_cannot_have_it(folder):
     assert "in use by another process" in found.stderr
 
 
+def test_another_process_can_look_at_it_and_changes_nothing(folder):
+    with pytest.raises(StoreError, match="the service has not run yet"):
+        Journal.look(folder, KEY)
+    with Journal.open(folder, KEY) as journal:
+        journal.write(entries(0, 1))
+        with Journal.look(folder, KEY) as seen, Journal.look(folder, KEY) as other:
+            journal.write(entries(2))  # goes on
+            journal.act({"what": "later"})
+            assert list(seen.decisions()) == entries(0, 1)
+            assert list(seen.actions()) == []
+            assert len(list(seen.alerts())) == sum(one.alert for one in entries(0, 1))
+            with pytest.raises(StoreError):
+                other.act({"what": "change"})
+        with Journal.look(folder, KEY) as seen:
+            assert list(seen.actions()) == [{"what": "later"}]
+        journal.write(entries(3))
+    with Journal.look(folder, KEY) as seen, Journal.open(folder, KEY) as journal:
+        assert list(seen.decisions()) == list(journal.decisions()) == entries(0, 1, 2, 3)
+    with pytest.raises(StoreError):
+        Journal.look(folder, bytes(32))
+
+
 def test_a_decision_with_its_payment_takes_less_than_400_bytes_on_disk(folder):
     payments = small_tables().test.transactions.drop("Label", strict=False)
     answer = (

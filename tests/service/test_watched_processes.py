@@ -14,6 +14,8 @@ from tests.kit.live_service import free_port, plain
 from tests.kit.served_party import (
     BANKS,
     PASSPHRASE,
+    PATIENCE_S,
+    PATIENT,
     being_served,
     is_there,
     payments_to_come,
@@ -54,7 +56,8 @@ class Watched:
             address = f"127.0.0.1:{free_port()}"
             settings = root / name / "party.toml"
             own = f'metrics = "{address}"\nworkers = 0\n'  # which are quicker to start
-            settings.write_text(own + settings.read_text())
+            live = PATIENT if name == PAYMENT_NETWORK else ""
+            settings.write_text(own + settings.read_text() + live)
             self.addresses[name] = f"http://{address}"
         tokens = Tokens(root / PAYMENT_NETWORK)
         self.tokens = {use: tokens.create("test", use) for use in ("payments", "metrics", "desk")}
@@ -65,10 +68,10 @@ class Watched:
         for name in (AGGREGATOR, PAYMENT_NETWORK, "bank02"):
             stack.enter_context(taking_part(self.root / name))
         stack.enter_context(being_served(self.root / "bank01", "bank"))
-        assert comes_true(lambda: all(map(self.is_ready, self.parties)), 120)
+        assert comes_true(lambda: all(map(self.is_ready, self.parties)), PATIENCE_S)
         served = being_served(self.root / PAYMENT_NETWORK, PAYMENT_NETWORK)
         self.addresses[SERVICE], _ = stack.enter_context(served)
-        assert comes_true(lambda: is_there(self.addresses[SERVICE]), 120)
+        assert comes_true(lambda: is_there(self.addresses[SERVICE]), PATIENCE_S)
 
     def is_ready(self, name):
         try:
@@ -78,20 +81,20 @@ class Watched:
 
     def figures(self, name):
         header = {"authorization": f"Bearer {self.tokens['metrics']}"} if name == SERVICE else {}
-        answer = httpx.get(f"{self.addresses[name]}/metrics", headers=header, timeout=30)
+        answer = httpx.get(f"{self.addresses[name]}/metrics", headers=header, timeout=PATIENCE_S)
         assert answer.status_code == 200
         return answer.text
 
     def job(self, kind):
         hub, carrier = PartyFolder(self.root / AGGREGATOR), HubCarrier()
         carrier.start_job(hub, kind)
-        assert comes_true(lambda: carrier.status(hub).state != "running", 300)
+        assert comes_true(lambda: carrier.status(hub).state != "running", PATIENCE_S)
         return carrier.status(hub).state
 
     def send(self, payments):
         header = {"authorization": f"Bearer {self.tokens['payments']}"}
         address = f"{self.addresses[SERVICE]}/payments/batch"
-        answer = httpx.post(address, json=payments, headers=header, timeout=60)
+        answer = httpx.post(address, json=payments, headers=header, timeout=PATIENCE_S)
         assert answer.status_code == 200
 
     def secrets(self):

@@ -56,14 +56,17 @@ def labels(
     file: Annotated[Path, typer.Option("--out", metavar="FILE", help="New CSV file.")],
     key_source: StoreKey = None,
 ) -> None:
-    """Write what people said about alerts, as labels for the next training."""
+    """Write what people said about alerts, as labels for the next training.
+
+    The service may run meanwhile.
+    """
     own = PartyFolder(folder)
     if own.settings().role != "payment-network":
         raise ParameterError(f"{folder} is not the folder of a payment-network")
     require_new_file(file)
     with own.visit_store(party_key(own, key_source)) as store:
         key = journal_key(store)
-    with Journal.open(own.path, key) as journal:
+    with Journal.look(own.path, key) as journal:
         found = desk_labels(journal)
     rows = own.schema().rows
     table = pl.DataFrame(

@@ -15,8 +15,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import timedelta
-from itertools import islice
-from typing import Any
+from itertools import islice, takewhile
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import HTTPException, Request
@@ -26,39 +26,46 @@ from pv4fad.service.alerts import LEVELS, STATES, Alert, AlertBook, Wanted
 from pv4fad.service.parts import Parts
 from pv4fad.service.pipeline import Pipeline
 from pv4fad.service.watch_figures import watch_page
-from pv4fad.service.web import COOKIE, ENVIRONMENT, Site
+from pv4fad.service.web import ENVIRONMENT, Site
 
 PAGE = 50
 MOST_LISTENERS = 50
 _BEAT_S = 15.0
-_MOST_WAITING = 200
+_MOST_MISSED = 200
+_RELOAD = "event: reload\ndata: {}\n\n"
 WITHIN = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7)}
 
 
+News = Alert | Literal["dropped", "end"]
+_Queue = asyncio.Queue[News]
+
+
 class Listeners:
-    """The open pages that are told of new alerts; a slow one misses some, and can reload."""
+    """The open pages that are told of new alerts; one that is too slow for them has to reload."""
 
     def __init__(self) -> None:
-        self._queues: set[asyncio.Queue[Alert | None]] = set()
+        self._queues: set[_Queue] = set()
 
     def tell(self, alert: Alert) -> None:
         for queue in self._queues:
-            if queue.qsize() < _MOST_WAITING:
+            if queue.qsize() < _MOST_MISSED:
                 queue.put_nowait(alert)
+            elif queue.qsize() == _MOST_MISSED:
+                queue.put_nowait("dropped")
 
     def end(self) -> None:
         """The service ends: open streams must not keep it."""
         for queue in self._queues:
-            queue.put_nowait(None)
+            queue.put_nowait("end")
 
-    def add(self) -> asyncio.Queue[Alert | None]:
+    def add(self) -> _Queue:
         if len(self._queues) >= MOST_LISTENERS:
             raise HTTPException(503, "too many pages are open", headers={"retry-after": "60"})
-        queue: asyncio.Queue[Alert | None] = asyncio.Queue()
+        queue = _Queue()
         self._queues.add(queue)
         return queue
 
-    def remove(self, queue: asyncio.Queue[Alert | None]) -> None:
+    def remove(self, queue: _Queue) -> None:
         self._queues.discard(queue)
 
 
@@ -77,6 +84,7 @@ class Desk:
         self._site, self._pipeline, self._listeners = site, pipeline, listeners
         self._schema, self._directory, self._run_id = parts.schema, parts.directory, parts.run_id
         self._handed_over = handed_over
+        self._handing_over = asyncio.Lock()
         app = site.app
         app.get("/")(self._list)
         app.get("/events")(self._events)
@@ -94,8 +102,7 @@ class Desk:
         self._site.session(request)
         query = request.query_params
         wanted = _wanted(query)
-        before = query.get("before", "")
-        cursor = int(before) if before.isascii() and before.isdigit() else None
+        cursor = _number(query.get("before", ""))
         found = list(islice(self._book.listed(wanted, cursor), PAGE + 1))
         filters = {name: query.get(name, "") for name in ("level", "state", "within", "text")}
         last = {"before": found[PAGE - 1].number} if len(found) > PAGE else {}
@@ -118,31 +125,51 @@ class Desk:
     async def _events(self, request: Request) -> Response:
         self._site.session(request, is_used=False)  # browsers connect again by themselves
         return StreamingResponse(
-            self._stream(request, _wanted(request.query_params), self._listeners.add()),
-            media_type="text/event-stream",
+            self._stream(request, self._listeners.add()), media_type="text/event-stream"
         )
 
-    async def _stream(
-        self, request: Request, wanted: Wanted, queue: asyncio.Queue[Alert | None]
-    ) -> AsyncIterator[str]:
-        template = ENVIRONMENT.get_template("alert_row.html")
+    async def _stream(self, request: Request, queue: _Queue) -> AsyncIterator[str]:
+        """Until the session ends, which it may do while there is no news."""
         try:
-            yield ": the alerts as they come\n\n"
-            # A session that ends takes its stream along.
-            while self._site.sessions.get(request.cookies.get(COOKIE), is_used=False) is not None:
-                try:
-                    alert = await asyncio.wait_for(queue.get(), _BEAT_S)
-                except TimeoutError:
-                    yield ": nothing new\n\n"
-                    continue
-                if alert is None:
+            async for event in self._news(request, queue):
+                if self._site.find_session(request, is_used=False) is None:
                     return
-                if wanted.fits(alert, alert.time):
-                    row = template.render(alert=self._summary(alert))
-                    data = json.dumps({"html": row, "n_new": self._book.n_new})
-                    yield f"id: {alert.number}\nevent: alert\ndata: {data}\n\n"
+                yield event
         finally:
             self._listeners.remove(queue)
+
+    async def _news(self, request: Request, queue: _Queue) -> AsyncIterator[str]:
+        """What the page has missed, then what is new; `reload` if that is too much."""
+        yield ": the alerts as they come\n\n"
+        wanted, first = _wanted(request.query_params), _first(request)
+        missed = [] if first is None else self._since(first, wanted)
+        if len(missed) > _MOST_MISSED:
+            yield _RELOAD
+            return
+        for alert in missed:
+            yield self._event(alert)
+        while True:
+            try:
+                news = await asyncio.wait_for(queue.get(), _BEAT_S)
+            except TimeoutError:
+                yield ": nothing new\n\n"
+                continue
+            if not isinstance(news, Alert):
+                if news == "dropped":
+                    yield _RELOAD
+                return
+            if wanted.fits(news, news.time) and not (missed and news.number <= missed[-1].number):
+                yield self._event(news)
+
+    def _since(self, first: int, wanted: Wanted) -> list[Alert]:
+        """From this number on, in order; the latest only, if they are too many."""
+        found = takewhile(lambda alert: alert.number >= first, self._book.listed(wanted))
+        return [*islice(found, _MOST_MISSED + 1)][::-1]
+
+    def _event(self, alert: Alert) -> str:
+        row = ENVIRONMENT.get_template("alert_row.html").render(alert=self._summary(alert))
+        data = json.dumps({"html": row, "n_new": self._book.n_new})
+        return f"id: {alert.number}\nevent: alert\ndata: {data}\n\n"
 
     async def _show(self, request: Request, number: int) -> Response:
         self._site.session(request)
@@ -184,10 +211,10 @@ class Desk:
         found = self._side_of(self._require(number), side)
         if form.get("confirm") != "yes":
             raise HTTPException(422, "tick the box: handing over cannot be taken back")
-        action = self._book.hand_over(
-            number, found["bank"], found["account"], session.who, self._run_id
-        )
-        await self._pipeline.act(action)
+        bank, account = found["bank"], found["account"]
+        async with self._handing_over:  # or a second click could come before the first is applied
+            action = self._book.hand_over(number, bank, account, session.who, self._run_id)
+            await self._pipeline.act(action)
         self._handed_over()
         return RedirectResponse(f"/alerts/{number}", 303)
 
@@ -267,6 +294,19 @@ def _wanted(query: Mapping[str, str]) -> Wanted:
         within=WITHIN.get(query.get("within", "")),
         text=query.get("text", "")[:200].strip(),
     )
+
+
+def _first(request: Request) -> int | None:
+    """The number of the first alert that a page does not have, if it says so.
+
+    A browser that connects again says which one came last, a new page which one it begins with.
+    """
+    last = _number(request.headers.get("last-event-id", ""))
+    return _number(request.query_params.get("first", "")) if last is None else last + 1
+
+
+def _number(text: str) -> int | None:
+    return int(text) if len(text) < 20 and text.isascii() and text.isdigit() else None
 
 
 def _time(value: Any) -> str:

@@ -19,8 +19,8 @@ account, level or time, and not whether two payments have an account in common.
 A row that is missing or put back is noticed when the journal is opened or read.  Not noticed is an
 older copy of the whole file, as with the stores, and an id in `ids` that somebody with write access
 has replaced: its payment can get a second decision.  (To look through all ids at every start would
-take seconds for every million.)  One process at a time, but for who makes a backup; its threads
-take turns.
+take seconds for every million.)  One process at a time, but for who makes a backup or only looks
+(`look`); its threads take turns.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ _APPLICATION_ID = 0x5056344A  # "PV4J"
 _VERSION = 2
 _ID_BYTES = 16
 T = TypeVar("T")
+_PATIENCE_S = 60.0  # of who only looks, while a service begins or ends
 _IDS_AT_ONCE = 300  # SQLite allows 999 parameters and more
 _TABLES = ("blocks", "ids", "alerts", "actions", "questions")
 _FORGOTTEN = "forgotten"  # questions: their numbers go on, so that no old row passes for a new one
@@ -113,9 +114,9 @@ class Journal:
     """Made by `open`; `close` (or a `with` block) lets another process have it."""
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, key: bytes, *, owner: int
+        self, path: Path, connection: sqlite3.Connection, key: bytes, *, owner: int | None
     ) -> None:
-        """`owner`: a descriptor that keeps other processes from it."""
+        """`owner`: a descriptor that keeps other processes from it; None for who only looks."""
         self.path = path
         self._owner = owner
         self._connection = connection
@@ -144,10 +145,27 @@ class Journal:
             opened.pop_all()
         return journal
 
+    @classmethod
+    def look(cls, folder: Path, key: bytes) -> Self:
+        """The journal as it is now, for reading; a service that has it goes on writing."""
+        path = folder / FOLDER / FILE_NAME
+        if not path.is_file():
+            raise StoreError(f"{path}: not found; the service has not run yet")
+        with ExitStack() as opened, store_errors(path.parent):
+            connection = opened.enter_context(closing(_opened(path, patience_s=_PATIENCE_S)))
+            _require_version(connection, path)
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("BEGIN")  # all is read as it was at the first query
+            journal = cls(path, connection, key, owner=None)
+            journal._load()
+            opened.pop_all()
+        return journal
+
     def close(self) -> None:
         self._thread.shutdown(wait=True)
         self._connection.close()
-        os.close(self._owner)
+        if self._owner is not None:
+            os.close(self._owner)
 
     def aside(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
         """Something that the journal does, in a thread of its own: in turn, and begun at once."""
@@ -410,7 +428,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         is_new = not path.exists()
         if is_new:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        connection = _opened(path)
     try:
         with store_errors(folder):
             connection.execute("PRAGMA journal_mode = WAL")
@@ -421,15 +439,23 @@ def _connect(path: Path) -> sqlite3.Connection:
             if not n_tables:
                 _create(connection)
             connection.execute("COMMIT")
-            ((application,),) = connection.execute("PRAGMA application_id")
-            ((version,),) = connection.execute("PRAGMA user_version")
-            if (application, version) != (_APPLICATION_ID, _VERSION):
-                raise StoreError(f"{path} is no journal of this version of the program")
+            _require_version(connection, path)
             sync_folder(folder)  # SQLite syncs the file, not its name in the folder
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _opened(path: Path, patience_s: float = 0.0) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=False)
+
+
+def _require_version(connection: sqlite3.Connection, path: Path) -> None:
+    ((application,),) = connection.execute("PRAGMA application_id")
+    ((version,),) = connection.execute("PRAGMA user_version")
+    if (application, version) != (_APPLICATION_ID, _VERSION):
+        raise StoreError(f"{path} is no journal of this version of the program")
 
 
 def _create(connection: sqlite3.Connection) -> None:

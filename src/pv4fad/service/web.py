@@ -3,11 +3,16 @@
 Every response forbids scripts and styles other than the service's own files, framing, sniffing and
 caching.  Bodies are bounded in size and time.  Nothing in a URL is a secret: a token there is
 refused, so that nobody gets used to it.
+
+Browsers send a cookie to all ports of a host, so that its name has site and port: a desk and an
+inbox on one machine do not log each other out.  With TLS its name begins with `__Host-`: browsers
+take no such cookie from another host, or without TLS.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from importlib.resources import files
 from urllib.parse import parse_qsl
 
@@ -24,7 +29,6 @@ from pv4fad.service.access import Session, Sessions, Tokens, same
 
 BODY_WITHIN_S = 10.0
 FORM_BYTES = 16 * 2**10
-COOKIE, LOGIN_COOKIE = "pv4fad-session", "pv4fad-login"
 _SECRETS_IN_URL = {"token", "access_token", "api_key", "key", "password", "authorization"}
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -86,6 +90,8 @@ class Site:
         self.app, self.tokens = app, tokens
         self.sessions = Sessions(is_there=lambda token: tokens.has(token, "desk"))
         self._title, self._tls = title, tls
+        name = re.sub("[^a-z0-9]+", "-", title.lower())
+        self._cookies = f"{'__Host-' if tls else ''}pv4fad-{name}"
         app.add_middleware(_Guard, tls=tls)
         app.add_exception_handler(RequestValidationError, _bad_request)
         app.add_exception_handler(BaseHTTPException, self._failed)
@@ -100,22 +106,26 @@ class Site:
         self, request: Request, template: str, status: int = 200, **values: object
     ) -> Response:
         """A page; `session` is None where nobody needs to log in."""
-        session = self.sessions.get(request.cookies.get(COOKIE))
+        session = self.find_session(request)
         text = ENVIRONMENT.get_template(template).render(
             site=self._title, session=session, path=request.url.path, **values
         )
         return HTMLResponse(text, status)
 
+    def find_session(self, request: Request, *, is_used: bool = True) -> Session | None:
+        """If it has not ended."""
+        return self.sessions.get(request.cookies.get(self._cookie(request)), is_used=is_used)
+
     def session(self, request: Request, *, is_used: bool = True) -> Session:
         """Of somebody who has logged in; others are sent to the login."""
-        session = self.sessions.get(request.cookies.get(COOKIE), is_used=is_used)
+        session = self.find_session(request, is_used=is_used)
         if session is None:
             raise HTTPException(303, headers={"location": "/login"})
         return session
 
     async def form(self, request: Request) -> tuple[Session, dict[str, str]]:
         """Of somebody who has logged in, from a page of this service."""
-        session = self.sessions.get(request.cookies.get(COOKIE))
+        session = self.find_session(request)
         if session is None:
             raise HTTPException(403, "log in first")
         form = await read_form(request)
@@ -127,12 +137,12 @@ class Site:
         nonce = self.sessions.begin_login()
         form = self.sessions.login_form(nonce)
         response = self.page(request, "login.html", form=form, wrong=False)
-        self._set_cookie(response, LOGIN_COOKIE, nonce)
+        self._set_cookie(response, self._login_cookie(request), nonce)
         return response
 
     async def _login(self, request: Request) -> Response:
         form = await read_form(request)
-        nonce = request.cookies.get(LOGIN_COOKIE, "")
+        nonce = request.cookies.get(self._login_cookie(request), "")
         if not nonce or not same(form.get("csrf", ""), self.sessions.login_form(nonce)):
             raise HTTPException(403, "the form is not from this browser: reload the page")
         token = form.get("token", "").strip()
@@ -141,20 +151,38 @@ class Site:
             again = self.sessions.login_form(nonce)
             return self.page(request, "login.html", 403, form=again, wrong=True)
         response = RedirectResponse("/", 303)
-        self._set_cookie(response, COOKIE, self.sessions.begin(who, token))
-        response.delete_cookie(LOGIN_COOKIE)
+        self._set_cookie(response, self._cookie(request), self.sessions.begin(who, token))
+        self._set_cookie(response, self._login_cookie(request), "", 0)
         return response
 
     async def _logout(self, request: Request) -> Response:
         await self.form(request)
-        self.sessions.end(request.cookies[COOKIE])
+        cookie = self._cookie(request)
+        self.sessions.end(request.cookies[cookie])
         response = RedirectResponse("/login", 303)
-        response.delete_cookie(COOKIE)
+        self._set_cookie(response, cookie, "", 0)
         return response
 
-    def _set_cookie(self, response: Response, name: str, value: str) -> None:
+    def _cookie(self, request: Request) -> str:
+        """The name of a session's cookie, at the port where this request came in."""
+        _, port = request.scope["server"]
+        return f"{self._cookies}-{port}"
+
+    def _login_cookie(self, request: Request) -> str:
+        return f"{self._cookie(request)}-login"
+
+    def _set_cookie(
+        self, response: Response, name: str, value: str, max_age_s: int | None = None
+    ) -> None:
+        """Until the browser ends, unless `max_age_s` is given; 0 deletes it."""
         response.set_cookie(
-            name, value, httponly=True, samesite="strict", secure=self._tls, path="/"
+            name,
+            value,
+            max_age_s,
+            httponly=True,
+            samesite="strict",
+            secure=self._tls,
+            path="/",
         )
 
     async def _failed(self, request: Request, error: Exception) -> Response:

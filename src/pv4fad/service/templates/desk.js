@@ -5,7 +5,11 @@ const list = document.getElementById("alerts");
 
 if (list && list.dataset.live) {
   const status = document.getElementById("live");
-  const events = new EventSource("/events" + window.location.search);
+  const query = new URLSearchParams(window.location.search);
+  const latest = list.querySelector("[data-number]");
+  query.set("first", latest ? Number(latest.dataset.number) + 1 : 0);
+  const events = new EventSource("/events?" + query);
+  events.addEventListener("reload", () => window.location.reload());
   events.addEventListener("alert", (event) => {
     const { html, n_new } = JSON.parse(event.data);
     // The service has escaped every value; the page's policy forbids scripts all the same.

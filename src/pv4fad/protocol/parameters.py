@@ -87,6 +87,9 @@ labels of leaves (the paper's model), which it gets (released) or shares with th
 """
 NoiseMode = Literal["distributed", "per-bank", "none"]
 
+NOT_OF_THE_MODEL = {"tables", "banks", "hash_key", "purpose", "model_modulus", "commitment"}
+"""The parameters that a further match has of its own.  All others are those of the training."""
+
 
 class TablePlan(ValidatedModel):
     """One table of accounts: who gets it, how its accounts are named, where its bins are."""

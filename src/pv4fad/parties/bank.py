@@ -197,6 +197,7 @@ class Bank(Party):
 
     def _follow(self, message: _Step, run: Records, done: int) -> Iterable[Message]:
         """The next message of the bank's chain; after the last one of training, the release."""
+        self._policy.require_answers(parameters_of(run.of_epoch(0)), self.name)
         parameters = parameters_of(run)
         steps = chain_of(parameters, self.name)
         steps[done].expect_message(message)

@@ -41,8 +41,8 @@ test-other-blas: $(READY)  ## the tests with floating point, on the kernels of a
 	@$(BIN)/python .ci/other_blas.py
 
 test-ray:  ## the tests with a Ray cluster, in an environment with Ray of its own (.venv-ray)
-	@$(MAKE) --no-print-directory VENV=$(VENV)-ray $(VENV)-ray/.ray
-	@$(VENV)-ray/bin/python -m pytest tests/workers/test_ray.py
+	@$(MAKE) --silent VENV=$(VENV)-ray $(VENV)-ray/.ray
+	@$(VENV)-ray/bin/python -m pytest -m "" tests/workers/test_ray.py
 
 check: $(READY)  ## format, lint, types, import direction
 	@$(BIN)/ruff format --check .

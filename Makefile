@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help env demo demo-federated demo-live test test-all test-other-blas check format docs site bench soak dist audit image check-deploy clean
+.PHONY: help env demo demo-federated demo-live test test-all test-other-blas test-ray check format docs site bench soak dist audit image check-deploy clean
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -39,6 +39,10 @@ test-all: $(READY)  ## the test suite and the slow evidence
 
 test-other-blas: $(READY)  ## the tests with floating point, on the kernels of another processor
 	@$(BIN)/python .ci/other_blas.py
+
+test-ray:  ## the tests with a Ray cluster, in an environment with Ray of its own (.venv-ray)
+	@$(MAKE) --silent VENV=$(VENV)-ray $(VENV)-ray/.ray
+	@$(VENV)-ray/bin/python -m pytest -m "" tests/workers/test_ray.py
 
 check: $(READY)  ## format, lint, types, import direction
 	@$(BIN)/ruff format --check .
@@ -89,4 +93,4 @@ $(VENV)/.%: $(READY)
 	@touch $@
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-ray dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,16 @@ from tests.kit.small_federation import PASSPHRASE
 
 from pv4fad.audit.log_file import LogFile, LoggedMessage
 from pv4fad.audit.stamp import STAMP_BYTES, Stamp
+from pv4fad.hashing.table_size import TableLayout
+from pv4fad.lead.data import load_rows
+from pv4fad.lead.prepare import read_training_record
+from pv4fad.payments.challenge import read_partition, training_split
 from pv4fad.protocol.identity import stored_identity
+from pv4fad.protocol.state import Proposal, parameters_of
 from pv4fad.store.disk import DiskStore
+from pv4fad.store.records import Records, run_ids
 from pv4fad.store.sealing import Passphrase
+from pv4fad.verify.replay import replay
 
 S, A, ONE, TWO = PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
 Log = dict[str, Any]
@@ -319,10 +327,49 @@ def test_a_replay_opens_the_commitment(root, pv4fad):
     code, text, _ = pv4fad("audit", "replay", root / "run", root / "data", *others, "--json")
     found = json.loads(text)
     assert code == 0
-    assert [found[name] for name in ("commitment", "rows", "counted", "model")] == [True] * 4
+    parts = ("commitment", "rows", "counted", "parameters", "model")
+    assert [found[name] for name in parts] == [True] * len(parts)
     assert found["held_by"] == [ONE, TWO, A]
     logged = {chain(json.loads(file.read_text()), "received", S)[0]["commitment"] for file in files}
     assert logged == {found["committed"]}
+
+
+OTHERWISE = {
+    "epsilon": "2",
+    "bound": 2,
+    "honest_banks": 2,
+    "metered": True,
+    "blocks_per_message": 3,
+    "schema_digest": "0" * 64,
+}
+
+
+def test_a_replay_finds_what_was_proposed_otherwise_than_committed_to(root, pv4fad, tmp_path):
+    """A payment network that commits to honest settings, and proposes others to the banks."""
+    own = shutil.copytree(root / "run" / S, tmp_path / S)
+    with DiskStore.open(own, Passphrase(PASSPHRASE)) as store:
+        (run_id,) = run_ids(store)
+        with store.transaction() as tx:
+            honest = parameters_of(Records(tx, run_id))
+        rows = load_rows(
+            read_training_record(store, run_id).data_schema,
+            read_partition(training_split(root / "data")).transactions,
+            labels_required=True,
+        )
+        assert replay(store, honest, rows).holds
+        for name, value in OTHERWISE.items():
+            found = replay(store, honest.model_copy(update={name: value}), rows)
+            assert (found.parameters, found.holds) == (False, False), name
+            assert (found.commitment, found.counted, found.model) == (True, True, True)
+        plan = honest.tables[0].model_copy(update={"layout": TableLayout.for_accounts(10**5, 1)})
+        found = replay(store, honest.model_copy(update={"tables": (plan,)}), rows)
+        assert not found.parameters
+        metered = honest.model_copy(update={"metered": True})
+        with store.transaction() as tx:
+            Records(tx, run_id).put(Proposal(metered.model_dump_json().encode()))
+    code, text, _ = pv4fad("audit", "replay", own, root / "data")
+    assert code == 1
+    assert re.search(r"parameters +DOES NOT HOLD", text)
 
 
 def test_a_replay_with_other_data_does_not_hold(root, pv4fad, tmp_path):

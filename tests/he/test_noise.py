@@ -171,6 +171,27 @@ def test_measured_noise_of_linear_circuits_stays_below_its_bound(modulus, kind, 
     assert 0 < slack(linear_bound(ring, n_terms, level), measured, modulus) < 16
 
 
+@pytest.mark.parametrize("level", [2, 3])
+def test_terms_with_the_same_errors_are_not_taken_for_independent_ones(level):
+    """A thousand trees of a lane that count one set in one block: one ciphertext for all.
+
+    At three primes the bound for independent errors is exceeded by three bits; at two the mean of
+    the roundings, which is the same for all, hides the difference.
+    """
+    modulus, n_trees = PLAIN_MODULI[0], 1024
+    keys = keys_of(share_ring(modulus))
+    evaluator, ring = Evaluator(keys.public), Ring.of(keys.public.ring)
+    share = SecretEncryptor(keys.secret).encrypt(secret_residues(modulus, ring.degree))
+    share = evaluator.switch_to(share, level)
+    prepared, total = evaluator.prepare(worst_slots(ring), level), None
+    for _ in range(n_trees):
+        total = evaluator.add_prepared(total, share, prepared)
+    measured = Decryptor(keys.secret).phase_bits(total)
+    assert 0 < slack(linear_bound(ring, n_trees, level, n_alike=n_trees), measured, modulus) < 16
+    if level == 3:
+        assert slack(linear_bound(ring, n_trees, level), measured, modulus) < -2
+
+
 @pytest.mark.parametrize("modulus", PLAIN_MODULI)
 def test_measured_noise_of_the_sealed_circuit_stays_below_its_bound(modulus):
     keys = keys_of(share_ring(modulus))

@@ -359,6 +359,17 @@ def test_a_bank_that_wants_metered_runs_only_answers_nothing_in_an_earlier_one(r
     assert party.handle(event.data)
 
 
+@pytest.mark.parametrize("kind", [EncryptedTable, MaskedProducts])
+def test_nor_does_it_go_on_with_a_training_that_was_under_way(run, kind):
+    """Not even the last step, after which it would release its sums."""
+    event = run.of(kind, "bank01")[-1]
+    party = event.party()
+    strict = party.restarted(party.store, policy=Policy(metered=True))
+    with pytest.raises(PolicyError, match=r"bank01 answers nothing in run .* not metered"):
+        strict.handle(event.data)
+    assert party.store.snapshot() == event.before
+
+
 # The limit on layers.
 
 

@@ -130,6 +130,8 @@ def renamed(plan: TablePlan, table_id: str, bank: str) -> TablePlan:
 UNFIT = {
     "other sizes": lambda _: {"counted": "coarse", "sizes": count_sizes("coarse", "class", 2, 2)},
     "another modulus": lambda _: {"model_modulus": PLAIN_MODULI[-1]},
+    "not metered": lambda it: {"metered": not it.metered},
+    "another bound": lambda it: {"bound": it.bound + 1},
     "training": lambda _: {"model_modulus": None, "purpose": "training"},
     "one more bank": lambda it: {
         "banks": {**it.banks, "bank02": 1000},

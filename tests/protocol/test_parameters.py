@@ -14,7 +14,8 @@ from tests.kit.world import make_world
 from pv4fad.errors import ParameterError
 from pv4fad.hashing.keyed import tree_of
 from pv4fad.hashing.table_size import TableLayout
-from pv4fad.he.ring import PLAIN_MODULI
+from pv4fad.he.circuits import linear_bound
+from pv4fad.he.ring import PLAIN_MODULI, Ring
 from pv4fad.protocol.parameters import RunParameters, TablePlan, most_in_a_bin
 
 
@@ -251,6 +252,19 @@ def test_messages_carry_every_block_and_every_lane_once(n_declared, n_trees, per
         assert blocks == list(range(layout.n_blocks))
         lanes = [one for p, chunk in run.count_steps(bank) for one in run.lanes_of_chunk(p, chunk)]
         assert sorted(tree for one in lanes for tree in one.trees) == list(range(n_trees))
+
+
+def test_the_bound_on_counting_knows_how_many_trees_share_a_lane():
+    """They may count the same set, in one ciphertext whose errors are the same for all of them."""
+    plan = table(1000).model_copy(update={"layout": TableLayout.for_accounts(1000, 16)})
+    run = parameters(tables=(plan,), sizes=type(base().sizes)(16, 8, 1, 3, base().sizes.n_atoms))
+    share, lanes = Ring.of(run.share_ring), run.lanes(plan)
+    n_trees, n_blocks = max(len(one.trees) for one in lanes), max(len(one.blocks) for one in lanes)
+    assert n_trees > 1
+    bound, n_terms = run.bounds["linear"], n_trees * n_blocks * run.sizes.n_atoms
+    for alike, same in ((n_trees, True), (1, False)):
+        expected = linear_bound(share, n_terms, bound.flood.n_primes, alike)
+        assert (bound.noise_bits == expected.noise_bits) == same
 
 
 def test_an_unknown_table_is_named():

@@ -21,6 +21,7 @@ from pv4fad.files import write_whole
 from pv4fad.lead.data import load_rows
 from pv4fad.payments.challenge import read_partition, training_split
 from pv4fad.protocol.identity import stored_identity
+from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.state import parameters_of
 from pv4fad.run.folder import RUN_FILE
@@ -169,9 +170,10 @@ def replay_command(
             raise StoreError(f"{folder} is of {store.party}: the lead of the run has the record")
         run = _chosen_run(store, run_id)
         with store.transaction() as tx:
-            committed = parameters_of(Records(tx, run)).commitment
+            proposed = parameters_of(Records(tx, run))
+        committed = proposed.commitment
         _require_held(store, run, committed, logs)
-        result = _replayed(store, run, committed, data)
+        result = _replayed(store, proposed, data)
     if as_json:
         others = {"held_by": [log.party for log in logs]}
         print_json({"run_id": run, "committed": committed} | others | vars(result))
@@ -205,13 +207,13 @@ def _require_held(store: DiskStore, run: str, committed: str, logs: list[LogFile
             )
 
 
-def _replayed(store: DiskStore, run: str, committed: str, data: Path) -> Replay:
+def _replayed(store: DiskStore, proposed: RunParameters, data: Path) -> Replay:
     from pv4fad.lead.prepare import read_training_record  # noqa: PLC0415  slow to import
 
-    schema = read_training_record(store, run).data_schema
+    schema = read_training_record(store, proposed.run_id).data_schema
     file = data if data.is_file() else read_partition(training_split(data)).transactions
     err.print("Doing the preparation again (as long as it took in training) ...")
-    return replay(store, run, committed, load_rows(schema, file, labels_required=True))
+    return replay(store, proposed, load_rows(schema, file, labels_required=True))
 
 
 def _chosen_run(store: DiskStore, wanted: str | None) -> str:

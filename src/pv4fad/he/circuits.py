@@ -81,20 +81,24 @@ def compare_bound(ring: Ring, n_digits: int, largest_base: int) -> CircuitBound:
     return model.bound("compare", steps, 2 * phase, FINAL_PRIMES)
 
 
-def linear_bound(ring: Ring, n_terms: int, n_primes: int) -> CircuitBound:
+def linear_bound(ring: Ring, n_terms: int, n_primes: int, n_alike: int = 1) -> CircuitBound:
     """Σ E[s]·integers over n_terms ciphertexts at a level: two primes cost less, and at three,
-    where nothing is rounded before, there is much more room."""
+    where nothing is rounded before, there is much more room.
+
+    Of the terms up to n_alike at a time can have one ciphertext, or the same errors in theirs:
+    their integers add up, to n_alike times the length, against n_terms/n_alike independent errors.
+    """
     model, level = NoiseModel(ring), ring.parameters.n_data_primes
     if level == n_primes:
         # Any integers: of length at most √N·t/2, against independent errors.
         error = model.t * sqrt(ERROR_VARIANCE + UNIFORM_VARIANCE)
-        total = model.tau * error * sqrt(n_terms * model.n) * model.t / 2
+        total = model.tau * error * sqrt(n_alike * n_terms * model.n) * model.t / 2
         return model.bound("linear", {"shares": model.fresh, "sum": total}, total, n_primes)
     excess = model.fresh
     while level > n_primes:
         excess /= ring.primes[level - 1]
         level -= 1
-    total = model.masked_rounding_coefficient(n_terms) + n_terms * excess * model.data
+    total = model.masked_rounding_coefficient(n_terms, n_alike) + n_terms * excess * model.data
     steps = {"shares": model.fresh, "switched": model.switched(model.fresh, 3), "sum": total}
     return model.bound("linear", steps, total, n_primes)
 

@@ -113,18 +113,21 @@ class NoiseModel:
         square = self.t**2 / 3 * (1 + _MEAN_EXCESS)
         return self.t + self.tau * sqrt(SECRET_VARIANCE * self.n * square)
 
-    def masked_rounding_coefficient(self, n_terms: int) -> float:
-        """A coefficient of Σ mask·(τ₀ + τ₁·s) over n_terms independent roundings and any masks.
+    def masked_rounding_coefficient(self, n_terms: int, n_alike: int = 1) -> float:
+        """A coefficient of Σ mask·(τ₀ + τ₁·s) over n_terms roundings and any masks.
+
+        Up to n_alike of the roundings are one and the same; these count as n_terms/n_alike
+        independent ones, with masks n_alike times as long.
 
         A mask has length at most √N·t/2.  Let a = Σ mask·τ₁; s is independent of it, so that a
         coefficient of a·s is at most τ·√(2/3) times the length of a.  The random part of a has,
         by Parseval, at most κ·√(N·t²/12) times the length of all masks together; its mean
         t/2·J·Σ mask at most t/2·2N/π times the sum of their lengths.
         """
-        mask = sqrt(self.n) * self.t / 2
-        length = self.kappa * self.t * sqrt(self.n * UNIFORM_VARIANCE) * sqrt(n_terms) * mask
+        mask, random = sqrt(self.n) * self.t / 2, sqrt(n_alike * n_terms)
+        length = self.kappa * self.t * sqrt(self.n * UNIFORM_VARIANCE) * random * mask
         length += self.t / 2 * self._all_ones * n_terms * mask
-        first = self.tau * self.t * sqrt(UNIFORM_VARIANCE * n_terms) * mask
+        first = self.tau * self.t * sqrt(UNIFORM_VARIANCE) * random * mask
         first += self.t / 2 * n_terms * self.n * self.t / 2
         return first + self.tau * sqrt(SECRET_VARIANCE) * length
 

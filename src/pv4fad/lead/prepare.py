@@ -136,10 +136,21 @@ def prepare_run(
         model=model_digest(own),
         alert_labels=alert_labels(data.schema, data.rows, desk_labels),
     )
-    parameters = run_parameters(
-        prepared.training,
+    parameters = proposed_parameters(prepared.training, bank_accounts, private)
+    if own is not None and little_evidence(own, parameters):
+        _log.warning(data.schema.words(_LITTLE_EVIDENCE))
+    return NewRun(parameters, prepared.training, private, own, desk_labels)
+
+
+def proposed_parameters(
+    training: TrainingInput, bank_accounts: Mapping[str, int], private: TrainingRecord
+) -> RunParameters:
+    """What follows from the record and what is counted; the run's id and hash key are drawn."""
+    settings = private.settings
+    return run_parameters(
+        training,
         bank_accounts,
-        data.schema,
+        private.data_schema,
         bound=settings.bound,
         epsilon=settings.exact_epsilon,
         noise=settings.noise_mode,
@@ -150,9 +161,6 @@ def prepare_run(
         metered=settings.metered,
         commitment=private.commitment,
     )
-    if own is not None and little_evidence(own, parameters):
-        _log.warning(data.schema.words(_LITTLE_EVIDENCE))
-    return NewRun(parameters, prepared.training, private, own, desk_labels)
 
 
 def prepare_payment_network(

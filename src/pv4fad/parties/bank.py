@@ -124,10 +124,10 @@ class Bank(Party):
                 training = Records(tx, run_id)
                 if not isinstance(stage_of(training), Released):
                     continue
-                match = with_keys_in_use(training)
-                parameters = parameters_of(match)
-                if parameters.mode == "counts" and not parameters.metered:
-                    secret = match.get(OwnKeys).secret_key(parameters.share_ring)
+                model = parameters_of(training)
+                if model.mode == "counts" and not model.metered:
+                    match = with_keys_in_use(training)
+                    secret = match.get(OwnKeys).secret_key(model.share_ring)
                     keys[run_id] = match.epoch, secret
         return keys
 
@@ -197,6 +197,7 @@ class Bank(Party):
 
     def _follow(self, message: _Step, run: Records, done: int) -> Iterable[Message]:
         """The next message of the bank's chain; after the last one of training, the release."""
+        self._policy.require_answers(parameters_of(run.of_epoch(0)), self.name)
         parameters = parameters_of(run)
         steps = chain_of(parameters, self.name)
         steps[done].expect_message(message)

@@ -77,6 +77,7 @@ class NetworkChains:
     def __init__(self, pool: WorkerPool, banks_at_once: int) -> None:
         self._banks_at_once = banks_at_once
         match, queries = MatchMessages(pool), NetworkQueries(pool)
+        self.forget_begun = match.forget
         self._make: Mapping[
             type[Message], Callable[[Address, Records], Message | Sequence[Message]]
         ] = {

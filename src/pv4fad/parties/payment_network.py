@@ -150,6 +150,7 @@ class PaymentNetwork(Party):
     def _propose(
         self, parameters: RunParameters, tables: Mapping[str, TableAccounts], run: Records
     ) -> list[bytes]:
+        self._chains.forget_begun()  # of a training that was given up
         keep_proposal(parameters, tables, run)
         begun, proposals = self._chains.begin(Proposing(parameters), run)
         return self._begin(Proposed(begun), proposals, run)
@@ -169,6 +170,7 @@ class PaymentNetwork(Party):
 
         A match that all banks have completed cannot be given up any more.
         """
+        self._chains.forget_begun()  # in case that a match is given up; other work is done anew
         with self.store.transaction() as tx:
             close_epoch(Records(tx, run_id), epoch)
 

@@ -87,6 +87,9 @@ labels of leaves (the paper's model), which it gets (released) or shares with th
 """
 NoiseMode = Literal["distributed", "per-bank", "none"]
 
+NOT_OF_THE_MODEL = {"tables", "banks", "hash_key", "purpose", "model_modulus", "commitment"}
+"""The parameters that a further match has of its own.  All others are those of the training."""
+
 
 class TablePlan(ValidatedModel):
     """One table of accounts: who gets it, how its accounts are named, where its bins are."""
@@ -365,10 +368,11 @@ class RunParameters(ValidatedModel):
     def bounds(self) -> dict[str, CircuitBound]:
         """The static noise bound of every circuit of the run."""
         match, share = Ring.of(self.match_ring), Ring.of(self.share_ring)
-        # Each tree of a lane multiplies shares by its own integers, also where it shares a block.
-        products = max(
-            len(lane.trees) * len(lane.blocks) for plan in self.tables for lane in self.lanes(plan)
-        )
+        # Each tree of a lane multiplies shares by its own integers, also where it shares a block,
+        # and perhaps the set, so that the errors are the same.
+        in_use = [lane for plan in self.tables for lane in self.lanes(plan)]
+        products = max(len(lane.trees) * len(lane.blocks) for lane in in_use)
+        most_trees = max(len(lane.trees) for lane in in_use)
         terms = max(products, self.sizes.n_distinct_sets) * self.sizes.n_atoms
         shapes = {(self.largest_load(plan), self.strips(plan).n) for plan in self.tables}
         values = (values_bound(Ring.of(TAG_RING), *shape) for shape in shapes)
@@ -376,7 +380,7 @@ class RunParameters(ValidatedModel):
             "values": max(values, key=lambda bound: bound.noise_bits),
             "distances": distances_bound(Ring.of(DISTANCE_RING), N_DIGITS),
             "indicators": indicators_bound(match, N_LAST_REMAINDERS),
-            "linear": self._linear_bound(share, terms),
+            "linear": self._linear_bound(share, terms, most_trees),
         }
         if self.mode != "counts":
             n_digits, sizes = len(digit_bases(self.plain_modulus)), self.sizes
@@ -385,12 +389,12 @@ class RunParameters(ValidatedModel):
             bounds["sealed"] = sealed_bound(share, sizes.n_leaves, sizes.n_distinct_sets)
         return bounds
 
-    def _linear_bound(self, share: Ring, n_terms: int) -> CircuitBound:
+    def _linear_bound(self, share: Ring, n_terms: int, n_alike: int) -> CircuitBound:
         """At two primes if that leaves room enough for the run, otherwise at three."""
-        bound = linear_bound(share, n_terms, 2)
+        bound = linear_bound(share, n_terms, 2, n_alike)
         of_run = log2(max(1, self.n_sanitised.get("linear", 0))) - bound.distance_bits
         enough = bound.distance_bits >= LINEAR_DISTANCE_BITS and of_run <= LOG2_DISTANCE - 2
-        return bound if enough else linear_bound(share, n_terms, 3)
+        return bound if enough else linear_bound(share, n_terms, 3, n_alike)
 
     def for_aggregator(self) -> RunParameters:
         """What the aggregator is told: it hashes no account, so it gets no key for that."""

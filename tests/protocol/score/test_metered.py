@@ -11,6 +11,7 @@ from tests.kit.forest_case import UNKNOWN
 from tests.kit.recording import Recording, changed, record
 from tests.kit.scoring_worlds import again
 from tests.kit.uniformity import are_uniform_and_fresh
+from tests.kit.world import match_accounts
 
 from pv4fad.errors import BudgetError, OrderError, ParameterError, ProtocolError
 from pv4fad.protocol.match.state import PlacedTable
@@ -24,7 +25,8 @@ from pv4fad.protocol.score.metering import (
     permutation,
     put_back,
 )
-from pv4fad.protocol.wire import decode
+from pv4fad.protocol.state import Proposal, parameters_of
+from pv4fad.protocol.wire import decode, encode
 from pv4fad.store.records import Records
 from pv4fad.store.store import MemoryStore
 
@@ -287,6 +289,58 @@ def test_a_bank_answers_metered_runs_in_no_other_way(run):
     _, (query, *_) = network.score(plain.parameters.run_id, plain.round(everybody(plain), ASKED))
     with pytest.raises(ProtocolError, match="metered"):
         plain.federation.banks[0].handle(changed(decode(query), permutation=bytes(SEED_BYTES)))
+
+
+def unmetered(parameters):
+    """The same, but for answers that pass the aggregator."""
+    return parameters.model_copy(update={"metered": False})
+
+
+def but_for_the_log(party):
+    """What it holds, answers included; that a message came is noted, also if it was refused."""
+    return {k: v for k, v in party.store.snapshot().items() if not k.startswith("party/")}
+
+
+def believe_unmetered(party, run_id, epoch):
+    with party.store.transaction() as tx:
+        run = Records(tx, run_id, epoch)
+        run.put(Proposal(unmetered(parameters_of(run)).model_dump_json().encode()))
+
+
+def test_a_further_match_does_not_switch_metering_off():
+    """The payment network proposes it so, and asks as if no run had ever been metered."""
+    world = metered()
+    federation, run_id = world.federation, world.parameters.run_id
+    network = federation.payment_network
+    believe_unmetered(network, run_id, 0)
+    before = [but_for_the_log(bank) for bank in federation.banks]
+    deviating = replace(world, parameters=unmetered(world.parameters))
+    with pytest.raises(ProtocolError, match="a match that does not belong to the model"):
+        match_accounts(deviating, world.account_keys, replace=True)
+    assert [but_for_the_log(bank) for bank in federation.banks] == before
+    assert all(bank.live_keys() == {} for bank in federation.banks)
+    network.close(run_id, 1)
+    with pytest.raises(ProtocolError, match="is not as the run is metered"):
+        world.ask(everybody(world), ASKED)
+    assert [but_for_the_log(bank) for bank in federation.banks] == before
+
+
+def test_what_training_fixed_holds_whatever_a_match_says():
+    """Such a match, had a bank taken it up after all, is metered all the same."""
+    world = metered()
+    match_accounts(world, world.account_keys, replace=True)
+    for bank in world.federation.banks:
+        believe_unmetered(bank, world.parameters.run_id, 1)
+        assert bank.live_keys() == {}
+    network, run_id = world.federation.payment_network, world.parameters.run_id
+    _, messages = network.score(run_id, world.round(everybody(world), ASKED))
+    query = next(one for one in map(decode, messages) if isinstance(one, ScoreQuery))
+    assert query.address.table_id == "bank01@1"
+    bank = world.federation.banks[0]
+    with pytest.raises(ProtocolError, match="not as the run is metered"):
+        bank.handle(changed(query, permutation=b""))
+    replies = [decode(reply) for reply in bank.handle(encode(query))]
+    assert [reply.kind for reply in replies] == ["metered-reply", "receipt"]
 
 
 def test_votes_cannot_be_metered():

@@ -97,6 +97,10 @@ class MatchMessages:
         self._pool = pool
         self._begun: dict[tuple[str, ...], Iterator[object]] = {}
 
+    def forget(self) -> None:
+        """What was begun is not wanted any more."""
+        self._begun.clear()
+
     def make_table(self, address: Address, run: Records) -> EncryptedTable:
         """Step 1.  The banks of a broadcast table all get the same ciphertexts."""
         parameters, here = parameters_of(run), (address.table_id, address.index)
@@ -130,7 +134,8 @@ class MatchMessages:
         def job(block: int) -> DigitsJob:
             return DigitsJob(secret, digits(run.get(OpenedValues, *place_of, block).values))
 
-        return ValueDigits(address, self._make(encrypt_digits, job, address, run, "values"))
+        here = address.receiver, "values"
+        return ValueDigits(address, self._make(encrypt_digits, job, address, run, *here))
 
     def make_bits(self, address: Address, run: Records) -> RemainderBits:
         """Step 5."""
@@ -139,7 +144,8 @@ class MatchMessages:
         def job(block: int) -> DigitsJob:
             return DigitsJob(secret, bits(run.get(OpenedDistances, *place_of, block).remainders))
 
-        return RemainderBits(address, self._make(encrypt_digits, job, address, run, "remainders"))
+        here = address.receiver, "remainders"
+        return RemainderBits(address, self._make(encrypt_digits, job, address, run, *here))
 
     def make_planes(self, address: Address, run: Records) -> IndicatorPlanes:
         """Step 7."""
@@ -151,7 +157,9 @@ class MatchMessages:
             classes = run.get(OpenedClasses, *place_of, block).classes
             return PlanesJob(secret, remainders, classes, n_atoms)
 
-        planes: tuple[EncryptedPlanes, ...] = self._make(encrypt_planes, job, address, run)
+        planes: tuple[EncryptedPlanes, ...] = self._make(
+            encrypt_planes, job, address, run, address.receiver
+        )
         for block in _blocks(address, run):
             run.delete_at(OpenedDifferences, *place_of, block)
             run.delete_at(OpenedClasses, *place_of, block)
@@ -165,11 +173,11 @@ class MatchMessages:
         job: Callable[[int], object],
         address: Address,
         run: Records,
-        what: str = "",
+        *what: str,
     ) -> tuple[Made, ...]:
         """What is sent of each block of a message, encrypted afresh for every call.
 
-        `what` tells the jobs of one function apart.
+        `what` tells the jobs of one function apart: without a receiver they are for any bank.
         """
         parameters = parameters_of(run)
         plan = parameters.table(address.table_id)
@@ -179,8 +187,7 @@ class MatchMessages:
             return self._pool.begin(encrypt, [job(block) for block in blocks])
 
         def name(chunk: int) -> tuple[str, ...]:
-            where = run.run_id, address.receiver, plan.table_id, str(chunk)
-            return encrypt.__name__, what, *where
+            return encrypt.__name__, *what, run.run_id, plan.table_id, str(chunk)
 
         made = self._begun.pop(name(address.index), None) or begin(address.index)
         if address.index + 1 < parameters.n_chunks(plan):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from pv4fad.protocol.count.bank import expense_of
 from pv4fad.protocol.count.state import BankSums
 from pv4fad.protocol.identity import Identity, PublicIdentity
 from pv4fad.protocol.match.bank_accounts import BankRecords
-from pv4fad.protocol.parameters import RunParameters, table_epoch
+from pv4fad.protocol.parameters import NOT_OF_THE_MODEL, RunParameters, table_epoch
 from pv4fad.protocol.propose.messages import BankKeys, Roster, RunProposal
 from pv4fad.protocol.propose.policy import Policy
 from pv4fad.protocol.propose.ring_keys import keep_public_keys, new_share_keys
@@ -31,8 +32,6 @@ from pv4fad.protocol.propose.state import (
 from pv4fad.protocol.state import KeysOf, Proposal, parameters_of, with_keys_in_use
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.records import Records
-
-_SAME_AS_THE_MODEL = ("schema_digest", "sizes", "mode", "counted", "absent")
 
 
 def join(
@@ -71,7 +70,7 @@ def join_match(
         parameters.purpose == "matching"
         and parameters.plain_modulus == model.plain_modulus
         and list(parameters.banks) == list(model.banks)
-        and all(getattr(parameters, name) == getattr(model, name) for name in _SAME_AS_THE_MODEL)
+        and _of_the_model(parameters) == _of_the_model(model)
         and all(table_epoch(p.table_id) == message.address.epoch for p in parameters.tables),
         message,
         "a match that does not belong to the model",
@@ -132,6 +131,10 @@ def _checked_parameters(message: RunProposal, bank: str, accounts: BankRecords) 
             f"{bank} holds more records than the {declared} declared for it: declare more"
         )
     return parameters
+
+
+def _of_the_model(parameters: RunParameters) -> dict[str, Any]:
+    return parameters.model_dump(exclude=NOT_OF_THE_MODEL)
 
 
 def _charge(parameters: RunParameters, run: Records, identity: Identity) -> None:

@@ -15,7 +15,13 @@ from pv4fad.forest.pairs import GroupCounts
 from pv4fad.forest.structure import Forest
 from pv4fad.hashing.keyed import new_hash_key
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text
-from pv4fad.protocol.parameters import Mode, NoiseMode, RunParameters, count_sizes
+from pv4fad.protocol.parameters import (
+    NOT_OF_THE_MODEL,
+    Mode,
+    NoiseMode,
+    RunParameters,
+    count_sizes,
+)
 from pv4fad.protocol.tables import TableAccounts, padded, plan_tables
 from pv4fad.randomness import secret_bytes
 from pv4fad.schema import Absent, Schema
@@ -41,9 +47,6 @@ class TrainingInput:
     """None: the default model, whose groups are cells."""
 
 
-_NOT_OF_A_MATCH = {"tables", "banks", "hash_key", "purpose", "model_modulus", "commitment"}
-
-
 def match_parameters(
     model: RunParameters,
     tables: Mapping[str, TableAccounts],
@@ -54,7 +57,7 @@ def match_parameters(
     named = {f"{table_id}@{epoch}": accounts for table_id, accounts in tables.items()}
     plans = plan_tables(tables, bank_accounts, model.sizes)
     parameters = RunParameters(
-        **model.model_dump(exclude=_NOT_OF_A_MATCH),
+        **model.model_dump(exclude=NOT_OF_THE_MODEL),
         banks={bank: padded(n) for bank, n in bank_accounts.items()},
         tables=tuple(
             plan.model_copy(update={"table_id": f"{plan.table_id}@{epoch}"}) for plan in plans

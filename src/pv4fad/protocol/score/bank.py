@@ -83,8 +83,8 @@ class BankScoring:
 
     def is_summed(self, message: ScoreQuery, training: Records) -> bool:
         """Whether the answer goes by way of the aggregator."""
-        _, parameters, plan = self._table(message, training)
-        return plan.broadcast or parameters.metered
+        _, _, plan = self._table(message, training)
+        return plan.broadcast or parameters_of(training).metered
 
     def _open_sets(self, message: BlindedSetShares, training: Records) -> Iterable[Message]:
         records, parameters, plan = self._table(message, training)
@@ -152,7 +152,7 @@ class BankScoring:
         jobs = (ReplyJob(secret, queries[i], opened[i]) for i in range(n_blocks))
         replies = np.concatenate(list(self.pool.map(answer_queries, jobs)), axis=1)
         residues = replies.ravel()
-        metered = parameters.metered
+        metered = parameters_of(training).metered  # whatever a further match may say
         expect(bool(message.permutation) == metered, message, "is not as the run is metered")
         if metered:
             return self._to_meter(message, plan, residues)

@@ -116,7 +116,11 @@ def signed(pair: Pair, message: LoggedMessage, sender: str, **update: Any) -> Lo
     content = bytes.fromhex(message.content)
     stamp = stamp.signed(secret, sender, receiver, message.message, content)
     return message.model_copy(
-        update={"seen": LoggedMark.of(stamp.seen), "signature": stamp.signature.hex()}
+        update={
+            "seen": LoggedMark.of(stamp.seen),
+            "arrived": stamp.arrived,
+            "signature": stamp.signature.hex(),
+        }
     )
 
 
@@ -139,6 +143,19 @@ OF_LAST: dict[str, tuple[str, Change]] = {
         lambda pair, m: [signed(pair, m[-1], TWO, seen=Mark(1, b"\1" * 32))],
     ),
 }
+
+
+def test_who_has_seen_a_message_and_denies_that_it_arrived_is_named(pair):
+    """Its stamp covers the message, and says that it did not arrive; its log does not have it."""
+    pair.deliver(pair.send(ONE, 0))
+    pair.send(TWO, 0)
+    pair.deliver(pair.send(ONE, 1))
+    logs = pair.logs()
+    denied = edited(without(logs[TWO], 1), "sent", lambda m: [signed(pair, m[-1], TWO, arrived=0)])
+    (fault,) = faults(pair, **{TWO: denied})
+    assert fault.party == TWO
+    assert "message 1 of bank01 to bank02 is not in its log" in fault.what
+    assert "bank02 has confirmed it" in fault.what
 
 
 def last(messages: list[LoggedMessage], **update: object) -> LoggedMessage:

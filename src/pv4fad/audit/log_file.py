@@ -124,7 +124,8 @@ class LoggedMessage(ValidatedModel):
     @property
     def confirms(self) -> set[int]:
         """The numbers of the receiver's messages that the sender says it has."""
-        bits = 1 if self.arrived is None else self.arrived
+        # The head of the message it has seen last is over that message: it cannot be without it.
+        bits = 1 if self.arrived is None else self.arrived | 1
         numbers = {self.seen.number - i for i in range(N_ARRIVED) if bits >> i & 1}
         return {number for number in numbers if number > 0}
 

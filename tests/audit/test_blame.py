@@ -193,7 +193,8 @@ def test_who_is_judged_by_a_key_that_only_another_log_has_is_told_so(pair):
     log = edited(pair.logs()[TWO], "received", lambda _: [first, broken])
     (fault,) = verify_logs([log]).faults
     assert fault.party == ONE
-    assert "does not follow the one before (by its key in the log of bank02)" in fault.what
+    key = pair.identities[ONE].public().fingerprint[:16]
+    assert f"does not follow the one before (by its key {key} in the log of bank02)" in fault.what
 
 
 def test_a_log_under_another_key_makes_nobody_guilty(pair):
@@ -246,6 +247,65 @@ def test_an_earlier_key_of_a_party_is_no_fault_of_who_has_its_messages(pair):
     assert "not compared" not in fault.what
     log = edited(pair.logs()[ONE], "sent", lambda _: [])
     assert {one.party for one in faults(pair, **{ONE: log})} == {"bank02 and bank01", ONE}
+
+
+def with_new_key(pair: Pair, name: str) -> None:
+    """A new card and an empty store; the others go on."""
+    pair.identities[name] = Identity.generate(name)
+    pair.keys[name] = pair.identities[name].public().signing_key
+    pair.put_back(name, {})
+
+
+def test_different_keys_of_a_party_are_noticed_without_its_log(trio):
+    trio.deliver(trio.send(ONE, 0))
+    first = trio.identities[ONE].public().fingerprint[:16]
+    logs = trio.logs()
+    with_new_key(trio, ONE)
+    second = trio.identities[ONE].public().fingerprint[:16]
+    trio.deliver(trio.send(ONE, 0, to=THREE), THREE)
+    (fault,) = verify_logs([logs[TWO], trio.logs()[THREE]]).faults
+    assert fault.party == "bank02 and bank03"
+    shown = f"{first} in that of bank02, {second} in that of bank03. A log is false, or bank01 had"
+    assert shown in fault.what
+    # In one log, too.
+    trio.deliver(trio.send(ONE, 0))
+    (fault,) = verify_logs([trio.logs()[TWO]]).faults
+    assert fault.party == TWO
+    assert f"{', '.join(sorted([first, second]))} in that of bank02" in fault.what
+
+
+def test_messages_under_each_key_of_a_party_are_checked_and_counted(pair):
+    """Those under its second key would be the place to leave something out."""
+    for _ in range(2):
+        for number in range(3):
+            pair.deliver(pair.send(ONE, number))
+            pair.deliver(pair.send(TWO, number), ONE)
+        with_new_key(pair, ONE)
+    log = pair.logs()[TWO]
+    for chain in range(4):
+        assert verify_logs([log]).n_messages == 12
+        messages = log.chains[chain].messages
+        assert len(messages) == 3
+        chains = list(log.chains)
+        chains[chain] = chains[chain].model_copy(update={"messages": messages[:1] + messages[2:]})
+        changed = log.model_copy(update={"chains": tuple(chains)})
+        found = [fault.party for fault in verify_logs([changed]).faults]
+        assert found.count(TWO) >= 2  # several keys of bank01, and this
+        assert set(found) == {TWO}
+
+
+def test_a_message_to_an_earlier_key_makes_its_sender_not_guilty(pair):
+    """The receiver has a new card, and puts what was sent to the old one into its log."""
+    for number in range(2):
+        pair.deliver(pair.send(ONE, number))
+    old = pair.logs()[TWO]
+    with_new_key(pair, TWO)
+    pair.deliver(pair.send(ONE, 0, content=1))
+    (chain,) = (one for one in old.chains if one.direction == "received")
+    log = edited(pair.logs()[TWO], "received", lambda _: list(chain.messages))
+    found = faults(pair, **{TWO: log})
+    assert {one.party for one in found} == {"bank01 and bank02", "bank02 and bank01"}
+    assert sum("was sent to another key of bank02" in one.what for one in found) == 2
 
 
 def test_who_has_shown_more_epsilon_than_its_ledger_has_is_named(pair, monkeypatch):

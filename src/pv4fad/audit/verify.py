@@ -10,21 +10,22 @@ that those have of it.  Who lies together with everybody whom it exchanged messa
 found.
 
 Anybody can sign a log with a new key in a party's name.  So where the log of another party has
-another key of it, both are named, nothing is held against either, and only the cards can tell.
+another key of it, both are named, nothing is held against either, and only the cards can tell
+(`verify_keys`).  A party under one of its keys is a party of its own here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
 from pv4fad.audit.ledgers import check_ledger
 from pv4fad.audit.log_file import LogFile, LoggedMessage
 from pv4fad.audit.stamp import first_head
+from pv4fad.audit.verify_keys import fingerprints, key_disputes, keys_in, several_keys
 from pv4fad.audit.verify_live import verify_live
 from pv4fad.errors import DataError
-from pv4fad.protocol.identity import fingerprint_of
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 
 
@@ -59,22 +60,24 @@ def verify_logs(logs: Sequence[LogFile]) -> Audit:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"two logs of {twice[0]} were given")
-    disputes = _key_disputes(logs)
+    disputes = key_disputes(logs)
+    doubtful = {name for name, at in keys_in(logs).items() if len(set.union(*at.values())) > 1}
+    faults = [Fault(*found) for found in (*(one.fault() for one in disputes), *several_keys(logs))]
     apart = {frozenset((one.holder, one.party)) for one in disputes if not one.is_known}
     aside = {one.party for one in disputes if one.is_alone}
     logs = [log for log in logs if log.party not in aside]
     chains = [one for one in _chains(logs) if frozenset((one.sender, one.receiver)) not in apart]
-    faults = [*(one.fault() for one in disputes), *_commitments_differ(chains)]
+    faults += _commitments_differ(chains, doubtful)
     n_messages = n_confirmed = 0
     for chain in chains:
-        faults += chain.faults()
+        faults += chain.faults(doubtful)
         n_messages += len(chain.numbers)
         n_confirmed += len(chain.numbers & chain.confirmed)
     for log in logs:
         stamps = [
             (chain.receiver, message)
             for chain in chains
-            if chain.sender == log.party
+            if (chain.sender, chain.key) == (log.party, log.signing_key)
             for message in chain.signed()
         ]
         faults += [Fault(log.party, what) for what in check_ledger(log, stamps)]
@@ -95,11 +98,14 @@ class _Chain:
     receiver has confirmed."""
 
     sender: str
-    receiver: str
-    key: bytes
+    key: str
     """The sender's."""
+    receiver: str
+    receiver_key: str
     sent: Messages | None
     received: Messages | None
+    strays: frozenset[LoggedMessage]
+    """Of what was received; by the sender's log they were sent to another key of the receiver."""
     replies: Messages
 
     @property
@@ -116,13 +122,17 @@ class _Chain:
             if self._is_signed(message):
                 yield message
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self, doubtful: Set[str]) -> Iterator[Fault]:
+        """`doubtful`: who has several keys."""
         found = (*self._of_sender(), *self._of_receiver(), *self._compared(), *self._seen())
+        of_sender = (self.sent, self.key, self.receiver)
+        of_receiver = (self.received, self.receiver_key, self.sender)
         for fault in found:
-            log = self.sent if fault.party == self.sender else self.received
-            other = self.receiver if fault.party == self.sender else self.sender
+            log, key, other = of_sender if fault.party == self.sender else of_receiver
             if log is None:
-                yield Fault(fault.party, f"{fault.what} (by its key in the log of {other})")
+                what = f"{fault.what} (by its key {fingerprints([key])} in the log of {other})"
+                named = f"{other} and {fault.party}" if fault.party in doubtful else fault.party
+                yield Fault(named, what)
             else:
                 yield fault
 
@@ -140,10 +150,14 @@ class _Chain:
             before, expected = message.head, message.number + 1
 
     def _of_receiver(self) -> Iterator[Fault]:
-        """The receiver takes only what is signed, in order."""
+        """The receiver takes only what is signed, to it, in order."""
         signed: list[LoggedMessage] = []
         for message in self.received or ():
-            if self._is_signed(message):
+            if message in self.strays:
+                what = f"by the log of {self.sender} message {message.number} in that of"
+                what = f"{what} {self.receiver} was sent to another key of {self.receiver}"
+                yield Fault(f"{self.receiver} and {self.sender}", what)
+            elif self._is_signed(message):
                 signed.append(message)
             else:
                 where = f"message {message.number} of {self.sender}"
@@ -161,7 +175,11 @@ class _Chain:
         if self.sent is None or self.received is None:
             return
         sent = {message.number: message for message in self.sent if self._is_signed(message)}
-        received = {one.number: one for one in self.received if self._is_signed(one)}
+        received = {
+            one.number: one
+            for one in self.received
+            if one not in self.strays and self._is_signed(one)
+        }
         for number, message in received.items():
             if number not in sent:
                 what = f"its log does not have message {number} to {self.receiver}, which it signed"
@@ -201,103 +219,68 @@ class _Chain:
                 yield Fault(self.receiver, f"{what}: its store was put back")
 
     def _is_signed(self, message: LoggedMessage) -> bool:
-        return message.is_signed_by(self.key, self.sender, self.receiver)
+        return message.is_signed_by(bytes.fromhex(self.key), self.sender, self.receiver)
+
+
+_End = tuple[str, str]
+"""A party, and one of its keys."""
 
 
 def _chains(logs: Sequence[LogFile]) -> list[_Chain]:
     """All chains, each as both of its ends have it."""
-    kept = {
-        (log.party, chain.direction, chain.other, chain.key): chain.messages
-        for log in logs
-        for chain in log.chains
-    }
-    keys = {log.party: log.signing_key for log in logs}
-    ends: dict[tuple[str, str], str] = {}  # sender, receiver → key of the sender
+    given = {(log.party, log.signing_key) for log in logs}
+    kept: dict[tuple[_End, str, _End], Messages] = {}
+    ways: set[tuple[_End, _End]] = set()
     for log in logs:
+        own = (log.party, log.signing_key)
         for chain in log.chains:
-            ends.setdefault((chain.other, log.party), keys.get(chain.other, chain.key))
-            ends.setdefault((log.party, chain.other), keys[log.party])
+            other = (chain.other, chain.key)
+            ways |= {(own, other), (other, own)}
+            at = (own, chain.direction, other)
+            kept[at] = kept.get(at, ()) + chain.messages
     found = []
-    for (sender, receiver), key in sorted(ends.items()):
-        back = keys.get(receiver) or ends.get((receiver, sender), "")
-        sent = kept.get((sender, "sent", receiver, back))
-        received = kept.get((receiver, "received", sender, key))
+    for sender, receiver in sorted(ways):
+        back = _strays(kept, receiver, sender)
         replies = {
             reply.signature: reply
-            for at in ((receiver, "sent", sender, key), (sender, "received", receiver, back))
+            for at in ((receiver, "sent", sender), (sender, "received", receiver))
             for reply in kept.get(at, ())
-            if reply.is_signed_by(bytes.fromhex(back), receiver, sender)
+            if reply not in back
+            and reply.is_signed_by(bytes.fromhex(receiver[1]), receiver[0], sender[0])
         }
-        given = set(keys)
         found.append(
             _Chain(
-                sender,
-                receiver,
-                bytes.fromhex(key),
-                (sent or ()) if sender in given else None,
-                (received or ()) if receiver in given else None,
-                tuple(sorted(replies.values(), key=lambda reply: reply.number)),
+                *(*sender, *receiver),
+                sent=kept.get((sender, "sent", receiver), ()) if sender in given else None,
+                received=kept.get((receiver, "received", sender), ())
+                if receiver in given
+                else None,
+                strays=_strays(kept, sender, receiver),
+                replies=tuple(sorted(replies.values(), key=lambda reply: reply.number)),
             )
         )
     return found
 
 
-@dataclass(frozen=True)
-class _KeyDispute:
-    """A party's own log has another key of it than the log of another party."""
-
-    holder: str
-    """The other party."""
-    party: str
-    keys: tuple[str, ...]
-    """Of the party, in the holder's log."""
-    own: str
-    """In its own log."""
-    is_known: bool
-    """The holder's log has messages under the party's own key, too."""
-    is_alone: bool
-    """No other log has the party's own key: anybody could have made its log."""
-
-    def fault(self) -> Fault:
-        theirs = ", ".join(fingerprint_of(bytes.fromhex(key))[:16] for key in self.keys)
-        own = fingerprint_of(bytes.fromhex(self.own))[:16]
-        what = (
-            f"their logs have different keys of {self.party}, {theirs} in that of {self.holder} and"
-            f" {own} in that of {self.party}: one of the two logs is false, or {self.party} had"
-            f" another key before. Compare with the card of {self.party}"
-        )
-        if not self.is_known:
-            what += "; what they have of each other was not compared"
-        if self.is_alone:
-            what += f", nor the log of {self.party} with any other"
-        return Fault(f"{self.holder} and {self.party}", what)
+def _strays(
+    kept: dict[tuple[_End, str, _End], Messages], sender: _End, receiver: _End
+) -> frozenset[LoggedMessage]:
+    """What a receiver has of a sender whose log says that it was sent to another key of the
+    receiver: a stamp signs the receiver's name, and not its key."""
+    elsewhere = {
+        message.head
+        for (own, direction, other), messages in kept.items()
+        if (own, direction, other[0]) == (sender, "sent", receiver[0]) and other != receiver
+        for message in messages
+    }
+    received = kept.get((receiver, "received", sender), ()) if elsewhere else ()
+    return frozenset(message for message in received if message.head in elsewhere)
 
 
-def _key_disputes(logs: Sequence[LogFile]) -> list[_KeyDispute]:
-    own = {log.party: log.signing_key for log in logs}
-    held = {log.party: log.keys_of_others() for log in logs}
-    return [
-        _KeyDispute(
-            holder,
-            party,
-            tuple(sorted(keys - {own[party]})),
-            own[party],
-            is_known=own[party] in keys,
-            is_alone=not any(
-                own[party] in others.get(party, ())
-                for name, others in held.items()
-                if name != party
-            ),
-        )
-        for holder, of_others in held.items()
-        for party, keys in of_others.items()
-        if party in own and keys - {own[party]}
-    ]
-
-
-def _commitments_differ(chains: Iterable[_Chain]) -> Iterator[Fault]:
+def _commitments_differ(chains: Sequence[_Chain], doubtful: Set[str]) -> Iterator[Fault]:
     """The payment network commits to the same for everybody."""
-    shown: dict[tuple[str, bytes], dict[str, set[str]]] = {}
+    given = {chain.key for chain in chains if chain.sent is not None}
+    shown: dict[tuple[str, str], dict[str, set[str]]] = {}
     for chain in chains:
         if chain.sender != PAYMENT_NETWORK:
             continue
@@ -305,8 +288,12 @@ def _commitments_differ(chains: Iterable[_Chain]) -> Iterator[Fault]:
             if message.commitment:
                 of_run = shown.setdefault((message.message.split("/")[0], chain.key), {})
                 of_run.setdefault(message.commitment, set()).add(chain.receiver)
-    for (run_id, _), receivers in shown.items():
+    for (run_id, key), receivers in shown.items():
         if len(receivers) > 1:
-            who = ", ".join(sorted(set.union(*receivers.values())))
-            what = f"run {run_id}: it has shown different commitments to {who}"
-            yield Fault(PAYMENT_NETWORK, what)
+            who = sorted(set.union(*receivers.values()))
+            what = f"run {run_id}: it has shown different commitments to {', '.join(who)}"
+            if PAYMENT_NETWORK in doubtful and key not in given:
+                what = f"{what}, under its key {fingerprints([key])}"
+                yield Fault(" and ".join([*who, PAYMENT_NETWORK]), what)
+            else:
+                yield Fault(PAYMENT_NETWORK, what)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ from tests.kit.small_federation import PASSPHRASE
 
 from pv4fad.audit.log_file import LogFile, LoggedMessage
 from pv4fad.audit.stamp import STAMP_BYTES, Stamp
+from pv4fad.privacy.ledger import Restored, note_restored, raw_entries
 from pv4fad.protocol.identity import stored_identity
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.sealing import Passphrase
+from pv4fad.store.store import MemoryStore
 
 S, A, ONE, TWO = PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
 Log = dict[str, Any]
@@ -66,6 +70,35 @@ def test_the_logs_of_an_honest_run_fit_together(root, pv4fad):
     assert code == 0
     assert "all logs fit together" in text
     assert f"{found['messages']:,} messages" in text
+
+
+def test_ledgers_are_compared_with_the_epsilon_of_the_run(root, pv4fad, tmp_path):
+    run = shutil.copytree(root / "run", tmp_path / "run")
+    document = json.loads((run / "run.json").read_text())
+    document["parameters"]["epsilon"] = "2"
+    (run / "run.json").write_text(json.dumps(document))
+    code, text, _ = pv4fad("audit", "verify", run)
+    assert code == 1
+    for bank in (ONE, TWO):
+        assert f"{bank}: its ledger has run {document['run_id']} with ε = 1, Δ = 2" in text
+    assert text.count("by its run.json it has ε = 2") == 2
+
+
+def test_a_ledger_that_was_restored_is_shown_and_is_no_fault(root, logs, pv4fad):
+    file = logs / f"{ONE}.json"
+    log = json.loads(file.read_text())
+    lost = Restored(9, "00" * 32, Fraction(1), (S,), datetime(2026, 1, 3, tzinfo=UTC))
+    with MemoryStore(ONE).transaction() as tx:
+        note_restored(tx, lost)
+        log["ledger"]["entries"] += [entry.decode() for entry in raw_entries(tx)]
+    sign_and_write(root, file, log)
+    code, text, _ = pv4fad("audit", "verify", *sorted(logs.iterdir()))
+    assert code == 0
+    assert "bank01: its ledger was restored on 2026-01-03: entries 3 to 9 are lost" in text
+    assert "not checked: no log of another party that was given shows that" in text
+    code, text, _ = pv4fad("audit", "verify", file, "--json")
+    (note,) = json.loads(text)["notes"]
+    assert (code, note["party"]) == (0, ONE)
 
 
 def test_one_log_alone_is_checked_too(root, pv4fad):

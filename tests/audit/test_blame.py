@@ -10,15 +10,27 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from tests.kit.class_world import make_class_world
 from tests.kit.pair import ONE, THREE, TWO, Pair
 
 from pv4fad.audit.log_file import LogFile, LoggedMark, LoggedMessage
 from pv4fad.audit.stamp import N_ARRIVED, Mark
 from pv4fad.audit.verify import Fault, verify_logs
 from pv4fad.privacy.delta import charge
-from pv4fad.privacy.ledger import Spent, set_delta_limit
+from pv4fad.privacy.ledger import (
+    Restored,
+    Spent,
+    note_restored,
+    set_delta_limit,
+    set_limit,
+    spend,
+)
+from pv4fad.protocol.count.bank import expense_of
 from pv4fad.protocol.count.messages import NoisySums
 from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.parameters import RunParameters
+
+NOW = datetime(2026, 1, 3, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -314,6 +326,87 @@ def test_who_has_shown_more_epsilon_than_its_ledger_has_is_named(pair, monkeypat
     pair.deliver(pair.send(ONE, 0))
     expected = "its ledger comes to ε = 0, and to 1.5 in message 1 to bank02"
     assert faults(pair) == (Fault(ONE, expected),)
+
+
+def entered(pair: Pair, name: str, parameters: RunParameters, epsilon: Fraction) -> None:
+    """A bank's program that enters an amount of its own for a run, and shows that."""
+    expense = replace(expense_of(parameters, ""), epsilon=epsilon, time=NOW)
+    with pair.stores[name].transaction() as tx:
+        set_limit(tx, Fraction(3), NOW)
+        spend(tx, expense)
+    pair.deliver(pair.send(name, 7), TWO if name == ONE else ONE)
+
+
+def test_an_understated_epsilon_is_found_by_the_ledger_of_another_bank_or_by_the_run(pair):
+    parameters = make_class_world(1, epsilon=Fraction(2)).parameters
+    entered(pair, ONE, parameters, Fraction(1, 100))
+    logs = list(pair.logs().values())
+    assert verify_logs(logs).faults == ()
+    (fault,) = verify_logs(logs, [parameters]).faults
+    assert fault.party == ONE
+    assert "with ε = 0.01, Δ = 2, noise distributed, H = 1, and by its run.json" in fault.what
+    assert fault.what.endswith("it has ε = 2, Δ = 2, noise distributed, H = 1")
+    entered(pair, TWO, parameters, Fraction(2))
+    logs = list(pair.logs().values())
+    (fault,) = verify_logs(logs).faults
+    assert fault.party == "bank01 and bank02"
+    assert "on different terms: ε = 0.01, Δ = 2, noise distributed, H = 1 in that of" in fault.what
+    assert [one.party for one in verify_logs(logs, [parameters]).faults] == [ONE]
+
+
+# A ledger that was restored.
+
+
+def restored(pair: Pair, epsilon: Fraction, head: bytes | None = None) -> None:
+    """Of three entries two are lost; by its own word they came to this."""
+    before = pair.stores[ONE].snapshot()
+    for limit in (3, 4):
+        with pair.stores[ONE].transaction() as tx:
+            set_limit(tx, Fraction(limit), NOW)
+    with pair.stores[ONE].transaction() as tx:
+        spend(tx, expense_of(make_class_world(1, epsilon=Fraction(2)).parameters, ""))
+    pair.deliver(pair.send(ONE, 0))
+    mark = next(iter(pair.logs()[TWO].chains)).messages[-1].ledger
+    kept = {k: v for k, v in pair.stores[ONE].snapshot().items() if "permanent/ledger" not in k}
+    pair.put_back(ONE, before | kept)
+    with pair.stores[ONE].transaction() as tx:
+        where = mark.head if head is None else head.hex()
+        note_restored(tx, Restored(mark.number, where, epsilon, (TWO,), NOW))
+        set_limit(tx, Fraction(9), NOW)
+
+
+def test_what_a_restored_ledger_says_is_shown_with_who_holds_it(pair):
+    restored(pair, Fraction(2))
+    pair.deliver(pair.send(ONE, 1))
+    logs = pair.logs()
+    both = verify_logs(list(logs.values()))
+    assert both.faults == ()
+    (note,) = both.notes
+    said = "its ledger was restored on 2026-01-03: entries 1 to 3 are lost, by which it had spent"
+    assert note == Fault(ONE, f"{said} ε = 2 in all, as bank02 can show by what it signed")
+    (note,) = verify_logs([logs[ONE]]).notes
+    assert note.what.endswith("not checked: no log of another party that was given shows that")
+
+
+def test_a_restored_ledger_that_forgets_what_was_spent_is_found(pair):
+    """Also if it spends more than that afterwards."""
+    restored(pair, Fraction(0))
+    expense = expense_of(make_class_world(2, epsilon=Fraction(5)).parameters, "")
+    with pair.stores[ONE].transaction() as tx:
+        spend(tx, replace(expense, run_id="later"))
+    assert faults(pair) == (
+        Fault(ONE, "its ledger comes to ε = 0, and to 2 in message 1 to bank02"),
+    )
+
+
+def test_a_restored_ledger_with_another_past_is_found(pair):
+    restored(pair, Fraction(2), head=bytes(32))
+    (fault,) = faults(pair)
+    assert fault == Fault(
+        ONE, "the first 3 entries of its ledger are not those of message 1 to bank02"
+    )
+    (note,) = verify_logs(list(pair.logs().values())).notes
+    assert "not checked" in note.what
 
 
 # δ.

@@ -20,12 +20,13 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pv4fad.audit.ledgers import check_ledger
+from pv4fad.audit.ledgers import verify_ledgers
 from pv4fad.audit.log_file import LogFile, LoggedMessage
 from pv4fad.audit.stamp import first_head
 from pv4fad.audit.verify_keys import fingerprints, key_disputes, keys_in, several_keys
 from pv4fad.audit.verify_live import verify_live
 from pv4fad.errors import DataError
+from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 
 
@@ -52,10 +53,12 @@ class Audit:
     n_live_missing: int
     """Of these did not arrive: late ones are dropped."""
     faults: tuple[Fault, ...]
+    notes: tuple[Fault, ...] = ()
+    """What nobody can check any more: no fault."""
 
 
-def verify_logs(logs: Sequence[LogFile]) -> Audit:
-    """Of each party one log."""
+def verify_logs(logs: Sequence[LogFile], runs: Sequence[RunParameters] = ()) -> Audit:
+    """Of each party one log; `runs`: as their run.json have them."""
     names = [log.party for log in logs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -73,19 +76,22 @@ def verify_logs(logs: Sequence[LogFile]) -> Audit:
         faults += chain.faults(doubtful)
         n_messages += len(chain.numbers)
         n_confirmed += len(chain.numbers & chain.confirmed)
-    for log in logs:
-        stamps = [
-            (chain.receiver, message)
-            for chain in chains
-            if (chain.sender, chain.key) == (log.party, log.signing_key)
-            for message in chain.signed()
-        ]
-        faults += [Fault(log.party, what) for what in check_ledger(log, stamps)]
+    own = {
+        log.party: [one for one in chains if (one.sender, one.key) == (log.party, log.signing_key)]
+        for log in logs
+    }
+    ledgers = verify_ledgers(
+        logs,
+        {name: [(one.receiver, m) for one in of for m in one.signed()] for name, of in own.items()},
+        {name: [(one.receiver, m) for one in of for m in one.held()] for name, of in own.items()},
+        runs,
+    )
     live = verify_live(logs, apart)
-    faults += [Fault(*found) for found in live.faults]
+    faults += [Fault(*found) for found in (*ledgers.faults, *live.faults)]
     return Audit(
         *(tuple(names), n_messages, n_confirmed, live.n_messages, live.n_missing),
         tuple(dict.fromkeys(faults)),
+        tuple(Fault(*found) for found in ledgers.notes),
     )
 
 
@@ -118,9 +124,12 @@ class _Chain:
 
     def signed(self) -> Iterator[LoggedMessage]:
         """What its sender has signed, in either log."""
-        for message in (*(self.received or ()), *(self.sent or ())):
-            if self._is_signed(message):
-                yield message
+        yield from self.held()
+        yield from filter(self._is_signed, self.sent or ())
+
+    def held(self) -> Iterator[LoggedMessage]:
+        """What its sender has signed, in the receiver's log."""
+        yield from filter(self._is_signed, self.received or ())
 
     def faults(self, doubtful: Set[str]) -> Iterator[Fault]:
         """`doubtful`: who has several keys."""

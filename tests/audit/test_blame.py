@@ -3,6 +3,7 @@ party, unsigned, is that party's to explain."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from tests.kit.pair import ONE, THREE, TWO, Pair
 from pv4fad.audit.log_file import LogFile, LoggedMark, LoggedMessage
 from pv4fad.audit.stamp import N_ARRIVED, Mark
 from pv4fad.audit.verify import Fault, verify_logs
+from pv4fad.errors import DataError
 from pv4fad.privacy.delta import charge
 from pv4fad.privacy.ledger import (
     Restored,
@@ -259,6 +261,39 @@ def test_an_earlier_key_of_a_party_is_no_fault_of_who_has_its_messages(pair):
     assert "not compared" not in fault.what
     log = edited(pair.logs()[ONE], "sent", lambda _: [])
     assert {one.party for one in faults(pair, **{ONE: log})} == {"bank02 and bank01", ONE}
+
+
+def moved(log: LogFile, one: str, other: str, number: int) -> str:
+    """A byte of a signed field stands at the end of the one before: together they say the same."""
+    content = json.loads(log.to_json())
+    (messages,) = (c["messages"] for c in content["chains"] if c["direction"] == "received")
+    message = messages[number]
+
+    def value(name: str) -> tuple[dict[str, Any], str]:
+        inside, *rest = name.split(".")
+        return (message[inside], rest[0]) if rest else (message, inside)
+
+    (here, first), (there, second) = value(one), value(other)
+    if second == "message":
+        here[first] = (here[first] or "00" * 32) + there[second][:1].encode().hex()
+        there[second] = there[second][1:]
+    else:
+        here[first], there[second] = here[first] + there[second][:2], there[second][2:]
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("seen.head", "ledger.head"), ("before", "content"), ("commitment", "message")],
+)
+def test_what_was_signed_cannot_be_divided_otherwise(pair, tmp_path, one, other):
+    """Its sender would have signed another ledger, another message before it, or another id."""
+    for number in range(2):
+        pair.deliver(pair.send(ONE, number))
+    text = moved(pair.logs()[TWO], one, other, 1)
+    (tmp_path / "log").write_text(text)
+    with pytest.raises(DataError, match=f"{one.split('.')[-1]}: must have the form"):
+        LogFile.read(tmp_path / "log")
 
 
 def with_new_key(pair: Pair, name: str) -> None:

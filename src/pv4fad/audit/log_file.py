@@ -27,6 +27,10 @@ from pv4fad.store.store import Store
 from pv4fad.validated import ValidatedModel, problems_text
 
 Hex = Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
+# What is signed is a row of fields without a length: with other lengths it could be divided
+# otherwise, and its sender would have signed something else.
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+_Commitment = Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
 _Number = Annotated[int, Field(ge=0, lt=2**64)]
 _NO_SALT = bytes(SALT_BYTES)
 _EARLIER = re.compile(rb'\s*{\s*"format": *"pv4fad log",\s*"version": *[123]\b')
@@ -37,7 +41,7 @@ class LoggedMark(ValidatedModel):
     """`Mark`."""
 
     number: _Number
-    head: Hex
+    head: _Digest
 
     @classmethod
     def of(cls, mark: Mark) -> Self:
@@ -67,15 +71,15 @@ class LoggedMessage(ValidatedModel):
     message: str
     number: _Number
     time_ms: _Number
-    before: Hex
-    content: Hex
+    before: _Digest
+    content: _Digest
     seen: LoggedMark
     ledger: LoggedMark
     spent: LoggedSpent | None
     """None: of a time when stamps did not say."""
     arrived: int | None = Field(ge=0, lt=2**N_ARRIVED)
     """None: of a time when stamps did not say, and did not sign the id."""
-    commitment: Hex
+    commitment: _Commitment
     """Of a proposal; of other messages empty."""
     signature: Hex
 
@@ -122,6 +126,11 @@ class LoggedMessage(ValidatedModel):
         return self.arrived is not None
 
     @property
+    def committed(self) -> str:
+        """The commitment that its sender has signed; empty: none."""
+        return self.commitment if self.names_itself and self.commitment.strip("0") else ""
+
+    @property
     def confirms(self) -> set[int]:
         """The numbers of the receiver's messages that the sender says it has."""
         # The head of the message it has seen last is over that message: it cannot be without it.
@@ -140,7 +149,7 @@ class LoggedChain(ValidatedModel):
 
     direction: Direction
     other: str
-    key: Hex
+    key: _Digest
     messages: tuple[LoggedMessage, ...]
 
 
@@ -230,11 +239,11 @@ class LogFile(ValidatedModel):
     def commitments(self, sender: str, key: bytes, run_id: str) -> set[str]:
         """What `sender` has committed to in its proposals of a run to this party, signed."""
         return {
-            message.commitment
+            message.committed
             for chain in self.chains
             if (chain.direction, chain.other) == ("received", sender)
             for message in chain.messages
-            if message.commitment
+            if message.committed
             and message.message.split("/")[0] == run_id
             and message.is_signed_by(key, sender, self.party)
         }

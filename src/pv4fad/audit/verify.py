@@ -294,9 +294,9 @@ def _commitments_differ(chains: Sequence[_Chain], doubtful: Set[str]) -> Iterato
         if chain.sender != PAYMENT_NETWORK:
             continue
         for message in chain.signed():
-            if message.commitment:
+            if message.committed:
                 of_run = shown.setdefault((message.message.split("/")[0], chain.key), {})
-                of_run.setdefault(message.commitment, set()).add(chain.receiver)
+                of_run.setdefault(message.committed, set()).add(chain.receiver)
     for (run_id, key), receivers in shown.items():
         if len(receivers) > 1:
             who = sorted(set.union(*receivers.values()))

@@ -95,6 +95,39 @@ def spent_on(run_id: str, epsilon: Fraction) -> Callable[[Transaction], None]:
     return write
 
 
+NOT_A_NAME = "bank02\x1b[2J\x1b[1mall logs fit together\n"
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        ("party",),
+        ("chains", 0, "other"),
+        ("chains", 0, "messages", 0, "message"),
+        ("live", 0, "sender"),
+        ("live", 0, "receiver"),
+        ("no such field",),
+    ],
+    ids=str,
+)
+def test_nothing_in_a_log_can_write_over_the_terminal_of_its_reader(pair, tmp_path, where):
+    content = json.loads(pair.logs()[ONE].to_json()) | {"live": [MARK]}
+    inside, file = content, tmp_path / "log.json"
+    for name in where[:-1]:
+        inside = inside[name]
+    inside[NOT_A_NAME if where[-1] == "no such field" else where[-1]] = NOT_A_NAME
+    file.write_text(json.dumps(content))
+    with pytest.raises(DataError) as refusal:
+        LogFile.read(file)
+    assert str(refusal.value).isprintable()
+
+
+def test_a_run_in_a_ledger_has_a_name(pair):
+    content = json.loads(as_kept(ENTRIES["expense"])[1]) | {"run_id": NOT_A_NAME}
+    (fault,) = verify_logs([with_entries(pair.logs()[ONE], (json.dumps(content),))]).faults
+    assert fault == Fault(ONE, "its ledger cannot be read")
+
+
 ENTRIES: dict[str, Callable[[Transaction], None]] = {
     "limit": lambda tx: set_limit(tx, Fraction(3), NOW),
     "limit of δ": lambda tx: set_delta_limit(tx, Fraction(1, 2**20), NOW),

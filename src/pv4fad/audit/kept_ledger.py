@@ -18,6 +18,7 @@ from pv4fad.audit.stamp import Mark
 from pv4fad.errors import UserError
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text
 from pv4fad.privacy.ledger import Ledger, Restored, decode_entry
+from pv4fad.protocol.parameters import Name, NoiseMode
 from pv4fad.validated import ValidatedModel
 
 _AMOUNT = "^(none|[0-9]{1,1000}(/[1-9][0-9]{0,999})?)$"
@@ -32,10 +33,10 @@ class _RawEntry(ValidatedModel):
     time: str
     epsilon: str = Field("0", pattern=_AMOUNT)
     delta: str = Field("0", pattern=_AMOUNT)
-    run_id: str = ""
+    run_id: Name = "run"
     sensitivity: int = 1
     unit: str = ""
-    noise: str = ""
+    noise: NoiseMode = "none"
     account_file: str = ""
     honest_banks: int = 1
     entries: int = Field(0, ge=0, lt=2**64)

@@ -22,6 +22,7 @@ from pv4fad.audit.stamp import N_ARRIVED, NO_COMMITMENT, SALT_BYTES, Mark, Stamp
 from pv4fad.errors import DataError, ParameterError, ProtocolError
 from pv4fad.privacy.ledger import Spent, raw_entries
 from pv4fad.protocol.identity import Identity, PublicIdentity
+from pv4fad.protocol.parameters import Name
 from pv4fad.store.records import Records
 from pv4fad.store.store import Store
 from pv4fad.validated import ValidatedModel, problems_text
@@ -31,6 +32,8 @@ Hex = Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
 # otherwise, and its sender would have signed something else.
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Commitment = Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
+# Printed, on the terminal of whoever reads the log of somebody else; names are, too.
+_MessageId = Annotated[str, Field(pattern="^[A-Za-z0-9._:@+/-]{1,700}$")]
 _Number = Annotated[int, Field(ge=0, lt=2**64)]
 _NO_SALT = bytes(SALT_BYTES)
 _EARLIER = re.compile(rb'\s*{\s*"format": *"pv4fad log",\s*"version": *[123]\b')
@@ -68,7 +71,7 @@ class LoggedSpent(ValidatedModel):
 class LoggedMessage(ValidatedModel):
     """One message, and its stamp without the salt."""
 
-    message: str
+    message: _MessageId
     number: _Number
     time_ms: _Number
     before: _Digest
@@ -148,7 +151,7 @@ class LoggedChain(ValidatedModel):
     """The messages to or from another party under one of its keys."""
 
     direction: Direction
-    other: str
+    other: Name
     key: _Digest
     messages: tuple[LoggedMessage, ...]
 
@@ -165,7 +168,7 @@ class LogFile(ValidatedModel):
 
     format: Literal["pv4fad log"] = "pv4fad log"
     version: Literal[4] = 4
-    party: str
+    party: Name
     identity: Hex
     chains: tuple[LoggedChain, ...]
     ledger: LoggedLedger

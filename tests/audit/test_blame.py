@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.kit.class_world import make_class_world
 from tests.kit.pair import ONE, THREE, TWO, Pair
@@ -31,6 +32,7 @@ from pv4fad.protocol.count.bank import expense_of
 from pv4fad.protocol.count.messages import NoisySums
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.wire import Address, encode
 
 NOW = datetime(2026, 1, 3, 12, tzinfo=UTC)
 
@@ -432,6 +434,40 @@ def test_a_restored_ledger_that_forgets_what_was_spent_is_found(pair):
     assert faults(pair) == (
         Fault(ONE, "its ledger comes to ε = 0, and to 2 in message 1 to bank02"),
     )
+
+
+def release(pair: Pair, run_id: str) -> None:
+    """A bank's program that says of some message that it releases sums."""
+    values = np.zeros(1, np.uint64)
+    message = encode(NoisySums(Address(ONE, TWO, run_id), values))
+    pair.deliver(pair.notary(ONE).stamped(message))
+
+
+def test_sums_that_were_released_before_they_were_paid_are_found(pair):
+    parameters = make_class_world(1, epsilon=Fraction(2)).parameters
+    release(pair, parameters.run_id)
+    expected = f"it released sums of run {parameters.run_id}"
+    assert faults(pair) == (Fault(ONE, f"{expected}, and its ledger has no expense for it"),)
+    entered(pair, ONE, parameters, Fraction(2))
+    assert faults(pair) == (Fault(ONE, f"{expected} before its ledger had the expense"),)
+
+
+@pytest.mark.parametrize(("said", "is_less"), [(Fraction(199, 100), True), (Fraction(2), False)])
+def test_a_restored_ledger_has_spent_what_the_runs_cost_that_are_known(
+    pair, monkeypatch, said, is_less
+):
+    """Of a bank whose messages have said nothing of it."""
+    monkeypatch.setattr("pv4fad.audit.notary.spent_in_all", lambda _: Spent(0, 0))
+    parameters = make_class_world(1, epsilon=Fraction(2)).parameters
+    monkeypatch.setattr("pv4fad.audit.notary.ledger_mark", lambda _: Mark(3, bytes(32)))
+    release(pair, parameters.run_id)
+    with pair.stores[ONE].transaction() as tx:
+        note_restored(tx, Restored(3, "00" * 32, said, (TWO,), NOW))
+    logs = list(pair.logs().values())
+    assert verify_logs(logs).faults == ()
+    found = verify_logs(logs, [parameters]).faults
+    assert [one.party for one in found] == [ONE] * is_less
+    assert all("restored with ε = 1.99, and what was in it" in one.what for one in found)
 
 
 def test_a_restored_ledger_with_another_past_is_found(pair):

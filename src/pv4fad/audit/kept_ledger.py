@@ -6,6 +6,7 @@ the entry about the restoration says.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
@@ -17,7 +18,7 @@ from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.stamp import Mark
 from pv4fad.errors import UserError
 from pv4fad.privacy.epsilon import Epsilon, epsilon_text
-from pv4fad.privacy.ledger import Ledger, Restored, decode_entry
+from pv4fad.privacy.ledger import Entry, Expense, Ledger, Restored, decode_entry
 from pv4fad.protocol.parameters import Name, NoiseMode
 from pv4fad.validated import ValidatedModel
 
@@ -52,6 +53,8 @@ class KeptLedger:
     marks: dict[int, Mark]
     """After so many entries."""
     spent: dict[int, Epsilon]
+    paid: dict[str, int]
+    """Of each run, by which number its expense was entered."""
     lost: tuple[tuple[range, Restored], ...]
     """Which entries it lost when it was restored."""
 
@@ -60,20 +63,25 @@ class KeptLedger:
         """None: it cannot be read."""
         try:
             entries = [entry.encode() for entry in log.ledger.entries]
-            for entry in entries:
-                _RawEntry.model_validate_json(entry)
+            for raw in entries:
+                _RawEntry.model_validate_json(raw)
             ledger = Ledger(tuple(map(decode_entry, entries)))
             marks = ledger_marks(bytes.fromhex(log.ledger.salt), entries)
-            lost, spent = tuple(lost_entries(entries)), _spent_after(ledger)
+            spent = {0: Ledger(()).spent} | {
+                number: Ledger(ledger.entries[:end]).spent
+                for end, (number, _) in enumerate(_numbered(ledger), 1)
+            }
+            readable = all(len(epsilon_text(amount)) < _MOST_DIGITS for amount in spent.values())
         except (UserError, ValueError, KeyError, TypeError, ArithmeticError):
             return None
-        grows = all(one.number < after.number for one, after in pairwise(marks))
-        readable = all(len(epsilon_text(amount)) < _MOST_DIGITS for amount in spent.values())
-        return (
-            cls(ledger, {one.number: one for one in marks}, spent, lost)
-            if grows and readable
-            else None
-        )
+        if not readable or any(one.number >= after.number for one, after in pairwise(marks)):
+            return None
+        paid: dict[str, int] = {}
+        for number, entry in _numbered(ledger):
+            if isinstance(entry, Expense):
+                paid.setdefault(entry.run_id, number)
+        by_number, lost = {one.number: one for one in marks}, tuple(lost_entries(entries))
+        return cls(ledger, by_number, spent, paid, lost)
 
     @property
     def n_entries(self) -> int:
@@ -84,10 +92,9 @@ class KeptLedger:
         return next((restored for numbers, restored in self.lost if number in numbers), None)
 
 
-def _spent_after(ledger: Ledger) -> dict[int, Epsilon]:
-    """After so many entries; not after those that are lost."""
-    number, found = 0, {0: Ledger(()).spent}
-    for end, entry in enumerate(ledger.entries, 1):
+def _numbered(ledger: Ledger) -> Iterator[tuple[int, Entry]]:
+    """Those that are there, from 1; entries that were lost have numbers, too."""
+    number = 0
+    for entry in ledger.entries:
         number = (entry.entries if isinstance(entry, Restored) else number) + 1
-        found[number] = Ledger(ledger.entries[:end]).spent
-    return found
+        yield number, entry

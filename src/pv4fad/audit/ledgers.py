@@ -54,7 +54,7 @@ def verify_ledgers(
         if kept is None:
             faults.append((party, "its ledger cannot be read"))
             continue
-        found = [*_of_log(log, kept, shown[party]), *_other_terms(kept, terms)]
+        found = [*_of_log(log, kept, shown[party], terms), *_other_terms(kept, terms)]
         if not found:
             ledgers[party] = kept
         faults += [(party, what) for what in found]
@@ -62,15 +62,23 @@ def verify_ledgers(
     return LedgerAudit((*faults, *_terms_differ(ledgers)), tuple(notes))
 
 
-def _of_log(log: LogFile, kept: KeptLedger, shown: Sequence[Shown]) -> Iterator[str]:
+def _of_log(
+    log: LogFile, kept: KeptLedger, shown: Sequence[Shown], terms: Mapping[str, Terms]
+) -> Iterator[str]:
     """What is wrong with it; `shown`: messages that this party has signed."""
     for receiver, message in shown:
         yield from _shown_otherwise(kept, message, f"message {message.number} to {receiver}")
     yield from _exceeded(kept.ledger)
     yield from _delta_exceeded(kept.ledger, shown)
     own = {m for chain in log.chains if chain.direction == "sent" for m in chain.messages}
-    named = (message for _, message in shown if message.names_itself or message in own)
-    yield from _unpaid(kept, named)
+    released = [
+        (message.message.split("/")[0], message)
+        for _, message in shown
+        if kind_in_id(message.message) == NoisySums.kind
+        and (message.names_itself or message in own)
+    ]
+    yield from _unpaid(kept, released)
+    yield from _restored_with_less(kept, released, terms)
 
 
 def _shown_otherwise(kept: KeptLedger, message: LoggedMessage, where: str) -> Iterator[str]:
@@ -206,14 +214,32 @@ def _delta_allowed(ledger: Ledger, start_ms: int, end_ms: int) -> Fraction:
     return max([in_force, *later])
 
 
-def _unpaid(kept: KeptLedger, messages: Iterable[LoggedMessage]) -> Iterator[str]:
-    """Releases without an expense; of what was entered and is lost nobody knows."""
-    paid = {expense.run_id for expense in kept.ledger.expenses}
-    for message in messages:
-        run_id = message.message.split("/")[0]
-        if (
-            kind_in_id(message.message) == NoisySums.kind
-            and run_id not in paid
-            and kept.restored_at(message.ledger.number) is None
-        ):
+def _unpaid(kept: KeptLedger, released: Iterable[tuple[str, LoggedMessage]]) -> Iterator[str]:
+    """Releases without an expense before them; what was entered and is lost nobody knows."""
+    for run_id, message in released:
+        number = message.ledger.number
+        if kept.restored_at(number) is not None:
+            continue
+        if run_id not in kept.paid:
             yield f"it released sums of run {run_id}, and its ledger has no expense for it"
+        elif kept.paid[run_id] > number:
+            yield f"it released sums of run {run_id} before its ledger had the expense"
+
+
+def _restored_with_less(
+    kept: KeptLedger, released: Sequence[tuple[str, LoggedMessage]], terms: Mapping[str, Terms]
+) -> Iterator[str]:
+    """Than what was there before, and what the runs cost that are known."""
+    for numbers, restored in kept.lost:
+        runs = {run for run, message in released if message.ledger.number in numbers}
+        amounts = [
+            kept.spent[numbers.start - 1],
+            *(terms[run][0] for run in runs - set(kept.paid) if run in terms),
+        ]
+        known = [amount for amount in amounts if not isinstance(amount, str)]
+        total: Epsilon = sum(known, Fraction(0)) if len(known) == len(amounts) else "none"
+        if restored.epsilon != "none" and (isinstance(total, str) or total > restored.epsilon):
+            yield (
+                f"its ledger was restored with ε = {epsilon_text(restored.epsilon)}, and what was"
+                f" in it and its releases until then come to {epsilon_text(total)}"
+            )

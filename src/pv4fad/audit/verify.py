@@ -27,7 +27,9 @@ from pv4fad.audit.verify_keys import fingerprints, key_disputes, keys_in, severa
 from pv4fad.audit.verify_live import verify_live
 from pv4fad.errors import DataError
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.propose.messages import RunProposal
 from pv4fad.protocol.roles import PAYMENT_NETWORK
+from pv4fad.protocol.wire import kind_in_id
 
 
 @dataclass(frozen=True)
@@ -287,17 +289,18 @@ def _strays(
 
 
 def _commitments_differ(chains: Sequence[_Chain], doubtful: Set[str]) -> Iterator[Fault]:
-    """The payment network commits to the same for everybody."""
+    """The payment network commits to the same for everybody, or to nothing."""
     given = {chain.key for chain in chains if chain.sent is not None}
-    shown: dict[tuple[str, str], dict[str, set[str]]] = {}
+    shown: dict[tuple[str, str, str], dict[str, set[str]]] = {}
     for chain in chains:
         if chain.sender != PAYMENT_NETWORK:
             continue
         for message in chain.signed():
-            if message.committed:
-                of_run = shown.setdefault((message.message.split("/")[0], chain.key), {})
+            if message.names_itself and kind_in_id(message.message) == RunProposal.kind:
+                run_id, _, epoch, *_ = message.message.split("/")
+                of_run = shown.setdefault((run_id, epoch, chain.key), {})
                 of_run.setdefault(message.committed, set()).add(chain.receiver)
-    for (run_id, key), receivers in shown.items():
+    for (run_id, _, key), receivers in shown.items():
         if len(receivers) > 1:
             who = sorted(set.union(*receivers.values()))
             what = f"run {run_id}: it has shown different commitments to {', '.join(who)}"

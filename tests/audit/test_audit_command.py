@@ -80,8 +80,9 @@ def test_ledgers_are_compared_with_the_epsilon_of_the_run(root, pv4fad, tmp_path
     code, text, _ = pv4fad("audit", "verify", run)
     assert code == 1
     for bank in (ONE, TWO):
-        assert f"{bank}: its ledger has run {document['run_id']} with ε = 1, Δ = 2" in text
-    assert text.count("by its run.json it has ε = 2") == 2
+        said = f"{bank} and payment-network: by run.json run {document['run_id']} has ε = 2, Δ = 2"
+        assert said in text
+    assert text.count("and in the ledger ε = 1, Δ = 2") == 2
 
 
 def test_a_ledger_that_was_restored_is_shown_and_is_no_fault(root, logs, pv4fad):

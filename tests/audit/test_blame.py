@@ -380,15 +380,16 @@ def test_an_understated_epsilon_is_found_by_the_ledger_of_another_bank_or_by_the
     logs = list(pair.logs().values())
     assert verify_logs(logs).faults == ()
     (fault,) = verify_logs(logs, [parameters]).faults
-    assert fault.party == ONE
-    assert "with ε = 0.01, Δ = 2, noise distributed, H = 1, and by its run.json" in fault.what
-    assert fault.what.endswith("it has ε = 2, Δ = 2, noise distributed, H = 1")
+    # Nobody has signed a run.json.
+    assert fault.party == "bank01 and payment-network"
+    assert "has ε = 2, Δ = 2, noise distributed, H = 1, and in the ledger ε = 0.01," in fault.what
     entered(pair, TWO, parameters, Fraction(2))
     logs = list(pair.logs().values())
-    (fault,) = verify_logs(logs).faults
-    assert fault.party == "bank01 and bank02"
-    assert "on different terms: ε = 0.01, Δ = 2, noise distributed, H = 1 in that of" in fault.what
-    assert [one.party for one in verify_logs(logs, [parameters]).faults] == [ONE]
+    (differ,) = verify_logs(logs).faults
+    assert differ.party == "bank01 and bank02"
+    assert "on different terms: ε = 0.01, Δ = 2, noise distributed, H = 1 in that" in differ.what
+    (again,) = verify_logs(logs, [parameters]).faults
+    assert again == fault
 
 
 # A ledger that was restored.
@@ -466,8 +467,8 @@ def test_a_restored_ledger_has_spent_what_the_runs_cost_that_are_known(
     logs = list(pair.logs().values())
     assert verify_logs(logs).faults == ()
     found = verify_logs(logs, [parameters]).faults
-    assert [one.party for one in found] == [ONE] * is_less
-    assert all("restored with ε = 1.99, and what was in it" in one.what for one in found)
+    assert [one.party for one in found] == ["bank01 and payment-network"] * is_less
+    assert all("come to ε = 2, and it was restored with 1.99" in one.what for one in found)
 
 
 def test_a_restored_ledger_with_another_past_is_found(pair):

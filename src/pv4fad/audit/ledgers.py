@@ -5,7 +5,7 @@ Of δ the ledger has only the limits; what was charged, in all, every message sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,6 +17,7 @@ from pv4fad.privacy.epsilon import Epsilon, epsilon_text
 from pv4fad.privacy.ledger import DeltaLimit, Expense, Ledger, Spent
 from pv4fad.protocol.count.messages import NoisySums
 from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.wire import kind_in_id
 
 _YEAR_MS = 364 * 24 * 3600 * 1000  # so much lies within 365 days, whatever the time of day
@@ -54,31 +55,38 @@ def verify_ledgers(
         if kept is None:
             faults.append((party, "its ledger cannot be read"))
             continue
-        found = [*_of_log(log, kept, shown[party], terms), *_other_terms(kept, terms)]
-        if not found:
+        released = _releases(log, shown[party])
+        of_log = [*_of_log(kept, shown[party]), *_unpaid(kept, released)]
+        of_run = [*_other_terms(kept, terms), *_restored_with_less(kept, released, terms)]
+        if not of_log and not of_run:
             ledgers[party] = kept
-        faults += [(party, what) for what in found]
+        faults += [(party, what) for what in of_log]
+        # Nobody has signed a run.json: the payment network writes it.
+        faults += [(f"{party} and {PAYMENT_NETWORK}", f"by run.json {what}") for what in of_run]
         notes += [(party, what) for what in _restorations(kept, held[party])]
     return LedgerAudit((*faults, *_terms_differ(ledgers)), tuple(notes))
 
 
-def _of_log(
-    log: LogFile, kept: KeptLedger, shown: Sequence[Shown], terms: Mapping[str, Terms]
-) -> Iterator[str]:
-    """What is wrong with it; `shown`: messages that this party has signed."""
-    for receiver, message in shown:
-        yield from _shown_otherwise(kept, message, f"message {message.number} to {receiver}")
-    yield from _exceeded(kept.ledger)
-    yield from _delta_exceeded(kept.ledger, shown)
+Release = tuple[str, LoggedMessage]
+"""Of which run, and the message with the sums."""
+
+
+def _releases(log: LogFile, shown: Sequence[Shown]) -> list[Release]:
     own = {m for chain in log.chains if chain.direction == "sent" for m in chain.messages}
-    released = [
+    return [
         (message.message.split("/")[0], message)
         for _, message in shown
         if kind_in_id(message.message) == NoisySums.kind
         and (message.names_itself or message in own)
     ]
-    yield from _unpaid(kept, released)
-    yield from _restored_with_less(kept, released, terms)
+
+
+def _of_log(kept: KeptLedger, shown: Sequence[Shown]) -> Iterator[str]:
+    """What is wrong with it; `shown`: messages that this party has signed."""
+    for receiver, message in shown:
+        yield from _shown_otherwise(kept, message, f"message {message.number} to {receiver}")
+    yield from _exceeded(kept.ledger)
+    yield from _delta_exceeded(kept.ledger, shown)
 
 
 def _shown_otherwise(kept: KeptLedger, message: LoggedMessage, where: str) -> Iterator[str]:
@@ -135,8 +143,8 @@ def _other_terms(kept: KeptLedger, runs: Mapping[str, Terms]) -> Iterator[str]:
         expected = runs.get(expense.run_id, entered)
         if entered != expected:
             yield (
-                f"its ledger has run {expense.run_id} with {_terms_text(entered)}, and by its"
-                f" run.json it has {_terms_text(expected)}"
+                f"run {expense.run_id} has {_terms_text(expected)}, and in the ledger"
+                f" {_terms_text(entered)}"
             )
 
 
@@ -214,7 +222,7 @@ def _delta_allowed(ledger: Ledger, start_ms: int, end_ms: int) -> Fraction:
     return max([in_force, *later])
 
 
-def _unpaid(kept: KeptLedger, released: Iterable[tuple[str, LoggedMessage]]) -> Iterator[str]:
+def _unpaid(kept: KeptLedger, released: Sequence[Release]) -> Iterator[str]:
     """Releases without an expense before them; what was entered and is lost nobody knows."""
     for run_id, message in released:
         number = message.ledger.number
@@ -227,7 +235,7 @@ def _unpaid(kept: KeptLedger, released: Iterable[tuple[str, LoggedMessage]]) -> 
 
 
 def _restored_with_less(
-    kept: KeptLedger, released: Sequence[tuple[str, LoggedMessage]], terms: Mapping[str, Terms]
+    kept: KeptLedger, released: Sequence[Release], terms: Mapping[str, Terms]
 ) -> Iterator[str]:
     """Than what was there before, and what the runs cost that are known."""
     for numbers, restored in kept.lost:
@@ -240,6 +248,7 @@ def _restored_with_less(
         total: Epsilon = sum(known, Fraction(0)) if len(known) == len(amounts) else "none"
         if restored.epsilon != "none" and (isinstance(total, str) or total > restored.epsilon):
             yield (
-                f"its ledger was restored with ε = {epsilon_text(restored.epsilon)}, and what was"
-                f" in it and its releases until then come to {epsilon_text(total)}"
+                f"the releases until the ledger was restored, with what it had before, come to"
+                f" ε = {epsilon_text(total)}, and it was restored with"
+                f" {epsilon_text(restored.epsilon)}"
             )

@@ -277,12 +277,36 @@ def test_a_payment_network_that_commits_to_different_things_is_found(root, logs,
     code, text, _ = pv4fad("audit", "verify", file, logs / f"{ONE}.json", "--json")
     (fault,) = json.loads(text)["faults"]
     assert (code, fault["party"]) == (1, S)
-    assert fault["what"].endswith("it has shown different commitments to bank01, bank02")
+    assert "it has shown different commitments to bank01, bank02 (by its key" in fault["what"]
     # With its own store, the one that is in there is not believed.
     code, _, error = pv4fad("audit", "replay", root / "run", root / "data", "--log", file)
     assert code == (1 if any(other) else 2)
     said = "holds another commitment of run" if any(other) else "of bank02 has no proposal of run"
     assert said in error.replace("\n", " ")
+
+
+def test_commitments_under_a_made_up_key_make_the_payment_network_not_guilty(root, logs, pv4fad):
+    """A bank signs them itself, with its own key, beside the messages that are there."""
+    file = logs / f"{TWO}.json"
+    log = json.loads(file.read_text())
+    with DiskStore.open(root / "run" / TWO, Passphrase(PASSPHRASE)) as store:
+        identity = stored_identity(store)
+    proposal, made_up = chain(log, "received", S)[0], []
+    for number in (1, 2):
+        before = LoggedMessage.model_validate(made_up[-1]).head.hex() if made_up else "00" * 32
+        changed = proposal | {"number": number, "before": before, "commitment": f"0{number}" * 32}
+        message, content = proposal["message"], bytes.fromhex(proposal["content"])
+        stamp = LoggedMessage.model_validate(changed).stamp()
+        again = stamp.signed(identity.signing_secret, S, TWO, message, content)
+        made_up.append(changed | {"signature": again.signature.hex()})
+    key = identity.public().signing_key.hex()
+    log["chains"].append({"direction": "received", "other": S, "key": key, "messages": made_up})
+    sign_and_write(root, file, log)
+    code, text, _ = pv4fad("audit", "verify", *sorted(logs.iterdir()), "--json")
+    faults = json.loads(text)["faults"]
+    assert code == 1
+    assert any("different commitments" in one["what"] for one in faults)
+    assert {one["party"] for one in faults} <= {TWO, f"{TWO} and {S}"}
 
 
 def test_a_limit_that_was_exceeded_is_found(root, logs, pv4fad):

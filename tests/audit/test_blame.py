@@ -17,7 +17,8 @@ from tests.kit.pair import ONE, THREE, TWO, Pair
 
 from pv4fad.audit.log_file import LogFile, LoggedMark, LoggedMessage
 from pv4fad.audit.stamp import N_ARRIVED, Mark
-from pv4fad.audit.verify import Fault, verify_logs
+from pv4fad.audit.verify import verify_logs
+from pv4fad.audit.verify_chain import Fault
 from pv4fad.errors import DataError
 from pv4fad.privacy.delta import charge
 from pv4fad.privacy.ledger import (

@@ -10,7 +10,8 @@ import pytest
 from tests.kit.pair import ONE, TWO, Pair
 
 from pv4fad.audit.log_file import LogFile
-from pv4fad.audit.verify import Fault, verify_logs
+from pv4fad.audit.verify import verify_logs
+from pv4fad.audit.verify_chain import Fault
 from pv4fad.audit.witness import Witness
 from pv4fad.errors import DataError
 from pv4fad.privacy.ledger import (

@@ -18,7 +18,8 @@ from tests.kit.scored_run import (
 )
 
 from pv4fad.attack.findings import Attack, Finding
-from pv4fad.audit.verify import Audit, Fault
+from pv4fad.audit.verify import Audit
+from pv4fad.audit.verify_chain import Fault
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.privacy.ledger import Expense, charge_delta, set_limit, spend
 from pv4fad.report.content import gather

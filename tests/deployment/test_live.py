@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.kit.hub_world import HubWorld, Scribe
 
-from pv4fad.audit.live_marks import MARKS_FILE, MarkLog
+from pv4fad.audit.live_marks import MARKS_FILE, LiveMark, MarkLog
 from pv4fad.deployment import live_chain
 from pv4fad.deployment.hub import connection, live
 from pv4fad.deployment.hub.live import Kind, LiveQuestions, NoAnswerError, answering
@@ -29,7 +29,15 @@ from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 BANKS = ["bank01", "bank02"]
 TICK = bytes(270_000)
 PATIENCE_S = 60
-LOG = MarkLog(Path("no marks are made"))
+
+
+class NotKept(MarkLog):
+    """Marks that no test here looks at."""
+
+    def append(self, mark: LiveMark) -> None: ...
+
+
+LOG = NotKept(Path("not written"))
 
 
 @pytest.fixture

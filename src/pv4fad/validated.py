@@ -91,9 +91,15 @@ def problems_text(error: ValidationError) -> str:
     """Each entry that is wrong, and what it has to be."""
     problems = error.errors(include_url=False, include_input=False)
     return "; ".join(
-        ": ".join(part for part in (".".join(map(str, problem["loc"])), _said(problem)) if part)
+        ": ".join(part for part in (_where(problem), _said(problem)) if part)
         for problem in problems
     )
+
+
+def _where(problem: ErrorDetails) -> str:
+    """Names may be those of a file that somebody else has made, and end on a terminal."""
+    names = map(str, problem["loc"])
+    return ".".join(name if name.isprintable() else ascii(name) for name in names)
 
 
 def _said(problem: ErrorDetails) -> str:

@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,13 @@ from pv4fad.hashing.table_size import TableLayout
 from pv4fad.lead.data import load_rows
 from pv4fad.lead.prepare import read_training_record
 from pv4fad.payments.challenge import read_partition, training_split
+from pv4fad.privacy.ledger import Restored, note_restored, raw_entries
 from pv4fad.protocol.identity import stored_identity
 from pv4fad.protocol.state import Proposal, parameters_of
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.records import Records, run_ids
 from pv4fad.store.sealing import Passphrase
+from pv4fad.store.store import MemoryStore
 from pv4fad.verify.replay import replay
 
 S, A, ONE, TWO = PARTIES = ("payment-network", "aggregator", "bank01", "bank02")
@@ -74,6 +78,36 @@ def test_the_logs_of_an_honest_run_fit_together(root, pv4fad):
     assert code == 0
     assert "all logs fit together" in text
     assert f"{found['messages']:,} messages" in text
+
+
+def test_ledgers_are_compared_with_the_epsilon_of_the_run(root, pv4fad, tmp_path):
+    run = shutil.copytree(root / "run", tmp_path / "run")
+    document = json.loads((run / "run.json").read_text())
+    document["parameters"]["epsilon"] = "2"
+    (run / "run.json").write_text(json.dumps(document))
+    code, text, _ = pv4fad("audit", "verify", run)
+    assert code == 1
+    for bank in (ONE, TWO):
+        said = f"{bank} and payment-network: by run.json run {document['run_id']} has ε = 2, Δ = 2"
+        assert said in text
+    assert text.count("and in the ledger ε = 1, Δ = 2") == 2
+
+
+def test_a_ledger_that_was_restored_is_shown_and_is_no_fault(root, logs, pv4fad):
+    file = logs / f"{ONE}.json"
+    log = json.loads(file.read_text())
+    lost = Restored(9, "00" * 32, Fraction(1), (S,), datetime(2026, 1, 3, tzinfo=UTC))
+    with MemoryStore(ONE).transaction() as tx:
+        note_restored(tx, lost)
+        log["ledger"]["entries"] += [entry.decode() for entry in raw_entries(tx)]
+    sign_and_write(root, file, log)
+    code, text, _ = pv4fad("audit", "verify", *sorted(logs.iterdir()))
+    assert code == 0
+    assert "bank01: its ledger was restored on 2026-01-03: entries 3 to 9 are lost" in text
+    assert "not checked: no log of another party that was given shows that" in text
+    code, text, _ = pv4fad("audit", "verify", file, "--json")
+    (note,) = json.loads(text)["notes"]
+    assert (code, note["party"]) == (0, ONE)
 
 
 def test_one_log_alone_is_checked_too(root, pv4fad):
@@ -238,23 +272,49 @@ def test_a_sender_who_signs_two_messages_is_found(root, logs, pv4fad):
     assert "in its log is not the one that bank01 has confirmed" in text
 
 
-def test_a_payment_network_that_commits_to_different_things_is_found(root, logs, pv4fad):
+@pytest.mark.parametrize("other", [b"\x07" * 32, bytes(32)], ids=["another", "none"])
+def test_a_payment_network_that_commits_to_different_things_is_found(root, logs, pv4fad, other):
     """With the logs of two banks, under its signature in both."""
     file = logs / f"{TWO}.json"
     log = json.loads(file.read_text())
     (proposals,) = (c for c in log["chains"] if (c["direction"], c["other"]) == ("received", S))
     proposal = proposals["messages"][0]
-    signed_again(root, proposal, TWO, commitment=b"\x07" * 32)
+    signed_again(root, proposal, TWO, commitment=other)
     log["chains"] = [proposals | {"messages": [proposal]}]
     sign_and_write(root, file, log)
     code, text, _ = pv4fad("audit", "verify", file, logs / f"{ONE}.json", "--json")
     (fault,) = json.loads(text)["faults"]
     assert (code, fault["party"]) == (1, S)
-    assert fault["what"].endswith("it has shown different commitments to bank01, bank02")
+    assert "it has shown different commitments to bank01, bank02 (by its key" in fault["what"]
     # With its own store, the one that is in there is not believed.
     code, _, error = pv4fad("audit", "replay", root / "run", root / "data", "--log", file)
+    assert code == (1 if any(other) else 2)
+    said = "holds another commitment of run" if any(other) else "of bank02 has no proposal of run"
+    assert said in error.replace("\n", " ")
+
+
+def test_commitments_under_a_made_up_key_make_the_payment_network_not_guilty(root, logs, pv4fad):
+    """A bank signs them itself, with its own key, beside the messages that are there."""
+    file = logs / f"{TWO}.json"
+    log = json.loads(file.read_text())
+    with DiskStore.open(root / "run" / TWO, Passphrase(PASSPHRASE)) as store:
+        identity = stored_identity(store)
+    proposal, made_up = chain(log, "received", S)[0], []
+    for number in (1, 2):
+        before = LoggedMessage.model_validate(made_up[-1]).head.hex() if made_up else "00" * 32
+        changed = proposal | {"number": number, "before": before, "commitment": f"0{number}" * 32}
+        message, content = proposal["message"], bytes.fromhex(proposal["content"])
+        stamp = LoggedMessage.model_validate(changed).stamp()
+        again = stamp.signed(identity.signing_secret, S, TWO, message, content)
+        made_up.append(changed | {"signature": again.signature.hex()})
+    key = identity.public().signing_key.hex()
+    log["chains"].append({"direction": "received", "other": S, "key": key, "messages": made_up})
+    sign_and_write(root, file, log)
+    code, text, _ = pv4fad("audit", "verify", *sorted(logs.iterdir()), "--json")
+    faults = json.loads(text)["faults"]
     assert code == 1
-    assert "bank02 holds another commitment of run" in error.replace("\n", " ")
+    assert any("different commitments" in one["what"] for one in faults)
+    assert {one["party"] for one in faults} <= {TWO, f"{TWO} and {S}"}
 
 
 def test_a_limit_that_was_exceeded_is_found(root, logs, pv4fad):

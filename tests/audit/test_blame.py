@@ -3,22 +3,39 @@ party, unsigned, is that party's to explain."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
+from tests.kit.class_world import make_class_world
 from tests.kit.pair import ONE, THREE, TWO, Pair
 
 from pv4fad.audit.log_file import LogFile, LoggedMark, LoggedMessage
 from pv4fad.audit.stamp import N_ARRIVED, Mark
-from pv4fad.audit.verify import Fault, verify_logs
+from pv4fad.audit.verify import verify_logs
+from pv4fad.audit.verify_chain import Fault
+from pv4fad.errors import DataError
 from pv4fad.privacy.delta import charge
-from pv4fad.privacy.ledger import Spent, set_delta_limit
+from pv4fad.privacy.ledger import (
+    Restored,
+    Spent,
+    note_restored,
+    set_delta_limit,
+    set_limit,
+    spend,
+)
+from pv4fad.protocol.count.bank import expense_of
 from pv4fad.protocol.count.messages import NoisySums
 from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.parameters import RunParameters
+from pv4fad.protocol.wire import Address, encode
+
+NOW = datetime(2026, 1, 3, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -116,7 +133,11 @@ def signed(pair: Pair, message: LoggedMessage, sender: str, **update: Any) -> Lo
     content = bytes.fromhex(message.content)
     stamp = stamp.signed(secret, sender, receiver, message.message, content)
     return message.model_copy(
-        update={"seen": LoggedMark.of(stamp.seen), "signature": stamp.signature.hex()}
+        update={
+            "seen": LoggedMark.of(stamp.seen),
+            "arrived": stamp.arrived,
+            "signature": stamp.signature.hex(),
+        }
     )
 
 
@@ -139,6 +160,19 @@ OF_LAST: dict[str, tuple[str, Change]] = {
         lambda pair, m: [signed(pair, m[-1], TWO, seen=Mark(1, b"\1" * 32))],
     ),
 }
+
+
+def test_who_has_seen_a_message_and_denies_that_it_arrived_is_named(pair):
+    """Its stamp covers the message, and says that it did not arrive; its log does not have it."""
+    pair.deliver(pair.send(ONE, 0))
+    pair.send(TWO, 0)
+    pair.deliver(pair.send(ONE, 1))
+    logs = pair.logs()
+    denied = edited(without(logs[TWO], 1), "sent", lambda m: [signed(pair, m[-1], TWO, arrived=0)])
+    (fault,) = faults(pair, **{TWO: denied})
+    assert fault.party == TWO
+    assert "message 1 of bank01 to bank02 is not in its log" in fault.what
+    assert "bank02 has confirmed it" in fault.what
 
 
 def last(messages: list[LoggedMessage], **update: object) -> LoggedMessage:
@@ -176,7 +210,8 @@ def test_who_is_judged_by_a_key_that_only_another_log_has_is_told_so(pair):
     log = edited(pair.logs()[TWO], "received", lambda _: [first, broken])
     (fault,) = verify_logs([log]).faults
     assert fault.party == ONE
-    assert "does not follow the one before (by its key in the log of bank02)" in fault.what
+    key = pair.identities[ONE].public().fingerprint[:16]
+    assert f"does not follow the one before (by its key {key} in the log of bank02)" in fault.what
 
 
 def test_a_log_under_another_key_makes_nobody_guilty(pair):
@@ -231,12 +266,220 @@ def test_an_earlier_key_of_a_party_is_no_fault_of_who_has_its_messages(pair):
     assert {one.party for one in faults(pair, **{ONE: log})} == {"bank02 and bank01", ONE}
 
 
+def moved(log: LogFile, one: str, other: str, number: int) -> str:
+    """A byte of a signed field stands at the end of the one before: together they say the same."""
+    content = json.loads(log.to_json())
+    (messages,) = (c["messages"] for c in content["chains"] if c["direction"] == "received")
+    message = messages[number]
+
+    def value(name: str) -> tuple[dict[str, Any], str]:
+        inside, *rest = name.split(".")
+        return (message[inside], rest[0]) if rest else (message, inside)
+
+    (here, first), (there, second) = value(one), value(other)
+    if second == "message":
+        here[first] = (here[first] or "00" * 32) + there[second][:1].encode().hex()
+        there[second] = there[second][1:]
+    else:
+        here[first], there[second] = here[first] + there[second][:2], there[second][2:]
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("seen.head", "ledger.head"), ("before", "content"), ("commitment", "message")],
+)
+def test_what_was_signed_cannot_be_divided_otherwise(pair, tmp_path, one, other):
+    """Its sender would have signed another ledger, another message before it, or another id."""
+    for number in range(2):
+        pair.deliver(pair.send(ONE, number))
+    text = moved(pair.logs()[TWO], one, other, 1)
+    (tmp_path / "log").write_text(text)
+    with pytest.raises(DataError, match=f"{one.split('.')[-1]}: must have the form"):
+        LogFile.read(tmp_path / "log")
+
+
+def with_new_key(pair: Pair, name: str) -> None:
+    """A new card and an empty store; the others go on."""
+    pair.identities[name] = Identity.generate(name)
+    pair.keys[name] = pair.identities[name].public().signing_key
+    pair.put_back(name, {})
+
+
+def test_different_keys_of_a_party_are_noticed_without_its_log(trio):
+    trio.deliver(trio.send(ONE, 0))
+    first = trio.identities[ONE].public().fingerprint[:16]
+    logs = trio.logs()
+    with_new_key(trio, ONE)
+    second = trio.identities[ONE].public().fingerprint[:16]
+    trio.deliver(trio.send(ONE, 0, to=THREE), THREE)
+    (fault,) = verify_logs([logs[TWO], trio.logs()[THREE]]).faults
+    assert fault.party == "bank02 and bank03"
+    shown = f"{first} in that of bank02, {second} in that of bank03. A log is false, or bank01 had"
+    assert shown in fault.what
+    # In one log, too.
+    trio.deliver(trio.send(ONE, 0))
+    (fault,) = verify_logs([trio.logs()[TWO]]).faults
+    assert fault.party == TWO
+    assert f"{', '.join(sorted([first, second]))} in that of bank02" in fault.what
+
+
+def test_messages_under_each_key_of_a_party_are_checked_and_counted(pair):
+    """Those under its second key would be the place to leave something out."""
+    for _ in range(2):
+        for number in range(3):
+            pair.deliver(pair.send(ONE, number))
+            pair.deliver(pair.send(TWO, number), ONE)
+        with_new_key(pair, ONE)
+    log = pair.logs()[TWO]
+    for chain in range(4):
+        assert verify_logs([log]).n_messages == 12
+        messages = log.chains[chain].messages
+        assert len(messages) == 3
+        chains = list(log.chains)
+        chains[chain] = chains[chain].model_copy(update={"messages": messages[:1] + messages[2:]})
+        changed = log.model_copy(update={"chains": tuple(chains)})
+        found = [fault.party for fault in verify_logs([changed]).faults]
+        assert found.count(TWO) >= 2  # several keys of bank01, and this
+        assert set(found) == {TWO}
+
+
+def test_a_message_to_an_earlier_key_makes_its_sender_not_guilty(pair):
+    """The receiver has a new card, and puts what was sent to the old one into its log."""
+    for number in range(2):
+        pair.deliver(pair.send(ONE, number))
+    old = pair.logs()[TWO]
+    with_new_key(pair, TWO)
+    pair.deliver(pair.send(ONE, 0, content=1))
+    (chain,) = (one for one in old.chains if one.direction == "received")
+    log = edited(pair.logs()[TWO], "received", lambda _: list(chain.messages))
+    found = faults(pair, **{TWO: log})
+    assert {one.party for one in found} == {"bank01 and bank02", "bank02 and bank01"}
+    assert sum("was sent to another key of bank02" in one.what for one in found) == 2
+
+
 def test_who_has_shown_more_epsilon_than_its_ledger_has_is_named(pair, monkeypatch):
     """Its entries are those that it has shown; what it says they come to is not."""
     monkeypatch.setattr("pv4fad.audit.notary.spent_in_all", lambda _: Spent(3 * 2**31, 0))
     pair.deliver(pair.send(ONE, 0))
     expected = "its ledger comes to ε = 0, and to 1.5 in message 1 to bank02"
     assert faults(pair) == (Fault(ONE, expected),)
+
+
+def entered(pair: Pair, name: str, parameters: RunParameters, epsilon: Fraction) -> None:
+    """A bank's program that enters an amount of its own for a run, and shows that."""
+    expense = replace(expense_of(parameters, ""), epsilon=epsilon, time=NOW)
+    with pair.stores[name].transaction() as tx:
+        set_limit(tx, Fraction(3), NOW)
+        spend(tx, expense)
+    pair.deliver(pair.send(name, 7), TWO if name == ONE else ONE)
+
+
+def test_an_understated_epsilon_is_found_by_the_ledger_of_another_bank_or_by_the_run(pair):
+    parameters = make_class_world(1, epsilon=Fraction(2)).parameters
+    entered(pair, ONE, parameters, Fraction(1, 100))
+    logs = list(pair.logs().values())
+    assert verify_logs(logs).faults == ()
+    (fault,) = verify_logs(logs, [parameters]).faults
+    # Nobody has signed a run.json.
+    assert fault.party == "bank01 and payment-network"
+    assert "has ε = 2, Δ = 2, noise distributed, H = 1, and in the ledger ε = 0.01," in fault.what
+    entered(pair, TWO, parameters, Fraction(2))
+    logs = list(pair.logs().values())
+    (differ,) = verify_logs(logs).faults
+    assert differ.party == "bank01 and bank02"
+    assert "on different terms: ε = 0.01, Δ = 2, noise distributed, H = 1 in that" in differ.what
+    (again,) = verify_logs(logs, [parameters]).faults
+    assert again == fault
+
+
+# A ledger that was restored.
+
+
+def restored(pair: Pair, epsilon: Fraction, head: bytes | None = None) -> None:
+    """Of three entries two are lost; by its own word they came to this."""
+    before = pair.stores[ONE].snapshot()
+    for limit in (3, 4):
+        with pair.stores[ONE].transaction() as tx:
+            set_limit(tx, Fraction(limit), NOW)
+    with pair.stores[ONE].transaction() as tx:
+        spend(tx, expense_of(make_class_world(1, epsilon=Fraction(2)).parameters, ""))
+    pair.deliver(pair.send(ONE, 0))
+    mark = next(iter(pair.logs()[TWO].chains)).messages[-1].ledger
+    kept = {k: v for k, v in pair.stores[ONE].snapshot().items() if "permanent/ledger" not in k}
+    pair.put_back(ONE, before | kept)
+    with pair.stores[ONE].transaction() as tx:
+        where = mark.head if head is None else head.hex()
+        note_restored(tx, Restored(mark.number, where, epsilon, (TWO,), NOW))
+        set_limit(tx, Fraction(9), NOW)
+
+
+def test_what_a_restored_ledger_says_is_shown_with_who_holds_it(pair):
+    restored(pair, Fraction(2))
+    pair.deliver(pair.send(ONE, 1))
+    logs = pair.logs()
+    both = verify_logs(list(logs.values()))
+    assert both.faults == ()
+    (note,) = both.notes
+    said = "its ledger was restored on 2026-01-03: entries 1 to 3 are lost, by which it had spent"
+    assert note == Fault(ONE, f"{said} ε = 2 in all, as bank02 can show by what it signed")
+    (note,) = verify_logs([logs[ONE]]).notes
+    assert note.what.endswith("not checked: no log of another party that was given shows that")
+
+
+def test_a_restored_ledger_that_forgets_what_was_spent_is_found(pair):
+    """Also if it spends more than that afterwards."""
+    restored(pair, Fraction(0))
+    expense = expense_of(make_class_world(2, epsilon=Fraction(5)).parameters, "")
+    with pair.stores[ONE].transaction() as tx:
+        spend(tx, replace(expense, run_id="later"))
+    assert faults(pair) == (
+        Fault(ONE, "its ledger comes to ε = 0, and to 2 in message 1 to bank02"),
+    )
+
+
+def release(pair: Pair, run_id: str) -> None:
+    """A bank's program that says of some message that it releases sums."""
+    values = np.zeros(1, np.uint64)
+    message = encode(NoisySums(Address(ONE, TWO, run_id), values))
+    pair.deliver(pair.notary(ONE).stamped(message))
+
+
+def test_sums_that_were_released_before_they_were_paid_are_found(pair):
+    parameters = make_class_world(1, epsilon=Fraction(2)).parameters
+    release(pair, parameters.run_id)
+    expected = f"it released sums of run {parameters.run_id}"
+    assert faults(pair) == (Fault(ONE, f"{expected}, and its ledger has no expense for it"),)
+    entered(pair, ONE, parameters, Fraction(2))
+    assert faults(pair) == (Fault(ONE, f"{expected} before its ledger had the expense"),)
+
+
+@pytest.mark.parametrize(("said", "is_less"), [(Fraction(199, 100), True), (Fraction(2), False)])
+def test_a_restored_ledger_has_spent_what_the_runs_cost_that_are_known(
+    pair, monkeypatch, said, is_less
+):
+    """Of a bank whose messages have said nothing of it."""
+    monkeypatch.setattr("pv4fad.audit.notary.spent_in_all", lambda _: Spent(0, 0))
+    parameters = make_class_world(1, epsilon=Fraction(2)).parameters
+    monkeypatch.setattr("pv4fad.audit.notary.ledger_mark", lambda _: Mark(3, bytes(32)))
+    release(pair, parameters.run_id)
+    with pair.stores[ONE].transaction() as tx:
+        note_restored(tx, Restored(3, "00" * 32, said, (TWO,), NOW))
+    logs = list(pair.logs().values())
+    assert verify_logs(logs).faults == ()
+    found = verify_logs(logs, [parameters]).faults
+    assert [one.party for one in found] == ["bank01 and payment-network"] * is_less
+    assert all("come to ε = 2, and it was restored with 1.99" in one.what for one in found)
+
+
+def test_a_restored_ledger_with_another_past_is_found(pair):
+    restored(pair, Fraction(2), head=bytes(32))
+    (fault,) = faults(pair)
+    assert fault == Fault(
+        ONE, "the first 3 entries of its ledger are not those of message 1 to bank02"
+    )
+    (note,) = verify_logs(list(pair.logs().values())).notes
+    assert "not checked" in note.what
 
 
 # δ.

@@ -147,6 +147,26 @@ def test_ids_that_earlier_stamps_did_not_sign_blame_nobody_else(stores_2):
     assert BANK not in {fault.party for fault in verify_logs(list(logs.values())).faults}
 
 
+@pytest.mark.parametrize("commitment", ["ab" * 32, "00" * 32])
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_commitment_that_the_stamp_does_not_sign_is_none(stores_2, version, commitment):
+    """Whoever has the message could write one beside it; zeros are what is signed for none."""
+    by = notaries(stores_2)
+    message = letter(NETWORK, BANK, np.array([0], np.uint32), 5)
+    by[BANK].opened(by[NETWORK].stamped(message))
+    logs = logs_of(stores_2)
+    (chain,) = (one for one in logs[BANK].chains if one.direction == "received")
+    signed = chain.messages[-1 if version == 3 else 0]
+    changed = signed.model_copy(update={"commitment": commitment})
+    assert changed.names_itself == (version == 3)
+    key = bytes.fromhex(chain.key)
+    assert changed.is_signed_by(key, NETWORK, BANK) == (version == 2 or commitment[0] == "0")
+    log = logs[BANK].model_copy(
+        update={"chains": (chain.model_copy(update={"messages": (changed,)}),)}
+    )
+    assert log.commitments(NETWORK, key, changed.message.split("/")[0]) == set()
+
+
 def test_a_log_of_an_earlier_version_is_refused_with_what_to_do(stores_2, tmp_path):
     file = tmp_path / "log.json"
     for version in (1, 2, 3):

@@ -138,6 +138,19 @@ def test_a_receiver_whose_store_was_put_back_finds_out(pair):
     unchanged(pair, ONE, answer, StoreError, text)
 
 
+def test_who_has_seen_a_message_and_denies_that_it_arrived_is_refused(pair):
+    """It could leave the message out of its log, and its sender would have to explain that."""
+    pair.deliver(pair.send(ONE, 0))
+    message, stamp = split(pair.send(TWO, 0))
+    content = content_digest(stamp.salt, message)
+    name = message_id(read_header(message))
+    secret = pair.identities[TWO].signing_secret
+    denied = replace(stamp, arrived=0).signed(secret, TWO, ONE, name, content)
+    data = bytes(message) + denied.to_bytes()
+    text = "bank02 has signed that it has seen message 1 of bank01, and that it has not arrived"
+    unchanged(pair, ONE, data, ProtocolError, text)
+
+
 def test_a_receiver_whose_store_has_another_past_finds_out(pair):
     earlier = pair.stores[ONE].snapshot()
     pair.deliver(pair.send(ONE, 0))

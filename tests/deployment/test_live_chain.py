@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 
 import pytest
 from tests.kit.in_threads import make_card
@@ -203,14 +204,47 @@ def test_a_mark_that_confirms_another_than_was_sent_is_refused(tmp_path):
     """The payment network would be asked for it otherwise."""
     ours, theirs = chains(tmp_path)
     other = LiveChain(KEYS[S], B, b"s" * 16, MarkLog(tmp_path / "other"))
-    for number in range(1, EVERY + 1):
-        theirs.opened(number, other.stamped(number, b"another query"))
-        ours.stamped(number, b"query")
-        reply = theirs.stamped(number, b"reply")
-        if number < EVERY:
-            ours.opened(number, reply)
+    theirs.opened(1, other.stamped(1, b"another query"))
+    ours.stamped(1, b"query")
     with pytest.raises(ProtocolError, match="bank01 confirms a live mark that it was not sent"):
-        ours.opened(EVERY, reply)
+        ours.opened(1, theirs.stamped(1, b"reply"))
+
+
+def test_long_sessions_are_marked_at_intervals_and_short_ones_have_marks_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_chain, "MARK_EVERY", 16)
+    ours, theirs = chains(tmp_path)
+    for number in range(1, 60):
+        theirs.opened(number, ours.stamped(number, b"query"))
+    marks = MarkLog.read(tmp_path / B / "live" / "marks.jsonl")
+    assert [mark.number for mark in marks] == [1, 2, 4, 8, 16, 32, 48]
+
+
+@pytest.mark.parametrize("last", [0, 1, 2, 4, 8, 16, 32])
+def test_a_sender_that_leaves_out_the_marks_is_refused_until_the_next_one(
+    tmp_path, monkeypatch, last
+):
+    """An auditor would not know how many messages there were."""
+    monkeypatch.setattr(live_chain, "MARK_EVERY", 16)
+    ours, theirs = chains(tmp_path)
+    for number in range(1, last + 1):
+        theirs.opened(number, ours.stamped(number, b"query"))
+    unmarked = (one for one in range(last + 1, 1024) if not live_chain._is_mark(one))
+    for number in islice(unmarked, 4 * min(max(last, 1), 16)):
+        theirs.opened(number, ours.stamped(number, b"query"))
+    for number in unmarked:
+        with pytest.raises(ProtocolError, match=f"not marked its live messages since .* {last}:"):
+            theirs.opened(number, ours.stamped(number, b"query"))
+    theirs.opened(1024, ours.stamped(1024, b"query"))
+    theirs.opened(1025, ours.stamped(1025, b"query"))
+
+
+def test_marks_that_are_lost_on_the_way_are_no_reason_to_refuse(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_chain, "MARK_EVERY", 16)
+    ours, theirs = chains(tmp_path)
+    for number in range(1, 300):
+        data = ours.stamped(number, b"query")
+        if number <= 16 or not (live_chain._is_mark(number) and number % 64):  # three of four
+            theirs.opened(number, data)
 
 
 def test_live_messages_and_a_log_under_another_key_make_nobody_guilty(logs):
@@ -231,9 +265,9 @@ def test_half_of_a_line_is_dropped_and_the_log_goes_on(tmp_path):
     path = tmp_path / B / "live" / "marks.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:100])
-    assert len(MarkLog.read(path)) == 2
+    assert len(MarkLog.read(path)) == 6
     talk(*session(tmp_path), EVERY)
-    assert len(MarkLog.read(path)) == 4
+    assert len(MarkLog.read(path)) == 12
     assert path.stat().st_mode & 0o777 == 0o600
     path.write_bytes(b"{}\n" + whole)
     with pytest.raises(DataError, match="is damaged"):

@@ -9,7 +9,7 @@ import pytest
 from tests.kit.report_page import HOSTILE, LONG, PASSPHRASE
 from tests.kit.scored_run import (
     data,
-    document,
+    finished_document,
     predictions,
     pv4fad,
     tables,
@@ -18,7 +18,8 @@ from tests.kit.scored_run import (
 )
 
 from pv4fad.attack.findings import Attack, Finding
-from pv4fad.audit.verify import Audit, Fault
+from pv4fad.audit.verify import Audit
+from pv4fad.audit.verify_chain import Fault
 from pv4fad.evaluation.scored import default_predictions
 from pv4fad.privacy.ledger import Expense, charge_delta, set_limit, spend
 from pv4fad.report.content import gather
@@ -58,6 +59,12 @@ def hostile_data(tables, tmp_path_factory):
         pl.read_csv(file, infer_schema=False).with_columns(pl.col("Label").cast(int))
     ).write_csv(file)
     return root
+
+
+@pytest.fixture(scope="session")
+def document():
+    """As the ledgers have it."""
+    return finished_document(honest_banks=2)
 
 
 @pytest.fixture(scope="session")
@@ -138,7 +145,8 @@ def hostile_dossier(whole, document):
         findings=(Finding(attacker="lead", target=HOSTILE, measure=HOSTILE, found=1, n=1),),
     )
     content = replace(whole, document=document.model_copy(update=changed), attack=attack)
-    audit = Audit((HOSTILE,), 1, 1, 1, 0, (Fault(HOSTILE, HOSTILE),))
+    hostile = (Fault(HOSTILE, HOSTILE),)
+    audit = Audit((HOSTILE,), 1, 1, 1, 0, hostile, hostile)
     integrity = Integrity(
         program=HOSTILE,
         origin=HOSTILE,

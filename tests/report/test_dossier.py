@@ -183,6 +183,7 @@ def test_logs_are_compared_and_their_keys_shown(attacked, key, dossier):
         "n_live": 0,
         "n_live_missing": 0,
         "faults": [],
+        "notes": [],
     }
     with RunFolder(attacked).stores(PARTIES, Passphrase(PASSPHRASE)) as stores:
         for one, store in zip(found["parties"], stores.values(), strict=True):
@@ -361,7 +362,8 @@ def test_hostile_text_is_shown_as_text_and_nothing_is_fetched(hostile_dossier, n
 
 def test_hostile_text_is_in_the_json_as_it_is(hostile_dossier):
     data = json.loads(hostile_dossier[JSON_FILE])
-    assert data["integrity"]["audit"]["faults"] == [{"party": HOSTILE, "what": HOSTILE}]
+    for name in ("faults", "notes"):
+        assert data["integrity"]["audit"][name] == [{"party": HOSTILE, "what": HOSTILE}]
     assert data["processing"]["schema"]["rows"]["label"] == HOSTILE
 
 

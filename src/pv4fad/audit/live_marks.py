@@ -24,6 +24,7 @@ from pydantic import Field, ValidationError
 
 from pv4fad.audit.stamp import HASH_BYTES, Mark
 from pv4fad.errors import DataError, ParameterError, StoreError
+from pv4fad.protocol.parameters import Name
 from pv4fad.validated import ValidatedModel
 
 MARKS_FILE = Path("live") / "marks.jsonl"
@@ -47,8 +48,8 @@ class LiveMark(ValidatedModel):
     """How far the live messages from one party to another are, signed by their sender."""
 
     session: str = Field(pattern="^([0-9a-f]{2})+$")
-    sender: str
-    receiver: str
+    sender: Name
+    receiver: Name
     key: str = Field(pattern="^[0-9a-f]{64}$")
     """The sender's signing key."""
     number: int = Field(ge=1, lt=2**64)
@@ -58,7 +59,7 @@ class LiveMark(ValidatedModel):
     seen_head: str = Field(pattern="^[0-9a-f]{64}$")
     time_ms: int = Field(ge=0, lt=2**64)
     signature: str = Field(pattern="^[0-9a-f]{128}$")
-    missing: int = Field(default=0, ge=0)
+    missing: int = Field(default=0, ge=0, lt=2**64)
     """At the receiver: messages of the session that had not arrived by then.  Not signed."""
 
     @property

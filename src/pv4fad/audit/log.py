@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from pv4fad.audit.stamp import SALT_BYTES, Mark, Stamp, first_head
-from pv4fad.privacy.ledger import raw_entries, restored_entry
+from pv4fad.privacy.ledger import Restored, raw_entries, restored_entry
 from pv4fad.randomness import secret_bytes
 from pv4fad.store.records import Record, Records
 from pv4fad.store.store import Transaction
@@ -155,13 +155,13 @@ def ledger_mark(tx: Transaction) -> Mark:
     return ledger_marks(ledger_salt(tx), raw_entries(tx))[-1]
 
 
-def lost_entries(entries: Iterable[bytes]) -> list[range]:
+def lost_entries(entries: Iterable[bytes]) -> list[tuple[range, Restored]]:
     """The numbers of the entries that a ledger lost when it was restored, from 1."""
     lost, number = [], 0
     for entry in entries:
         restored = restored_entry(entry)
         if restored is not None:
-            lost.append(range(number + 1, restored.entries + 1))
+            lost.append((range(number + 1, restored.entries + 1), restored))
             number = restored.entries
         number += 1
     return lost

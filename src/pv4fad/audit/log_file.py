@@ -22,11 +22,18 @@ from pv4fad.audit.stamp import N_ARRIVED, NO_COMMITMENT, SALT_BYTES, Mark, Stamp
 from pv4fad.errors import DataError, ParameterError, ProtocolError
 from pv4fad.privacy.ledger import Spent, raw_entries
 from pv4fad.protocol.identity import Identity, PublicIdentity
+from pv4fad.protocol.parameters import Name
 from pv4fad.store.records import Records
 from pv4fad.store.store import Store
 from pv4fad.validated import ValidatedModel, problems_text
 
 Hex = Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
+# What is signed is a row of fields without a length: with other lengths it could be divided
+# otherwise, and its sender would have signed something else.
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+_Commitment = Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
+# Printed, on the terminal of whoever reads the log of somebody else; names are, too.
+_MessageId = Annotated[str, Field(pattern="^[A-Za-z0-9._:@+/-]{1,700}$")]
 _Number = Annotated[int, Field(ge=0, lt=2**64)]
 _NO_SALT = bytes(SALT_BYTES)
 _EARLIER = re.compile(rb'\s*{\s*"format": *"pv4fad log",\s*"version": *[123]\b')
@@ -37,7 +44,7 @@ class LoggedMark(ValidatedModel):
     """`Mark`."""
 
     number: _Number
-    head: Hex
+    head: _Digest
 
     @classmethod
     def of(cls, mark: Mark) -> Self:
@@ -64,18 +71,18 @@ class LoggedSpent(ValidatedModel):
 class LoggedMessage(ValidatedModel):
     """One message, and its stamp without the salt."""
 
-    message: str
+    message: _MessageId
     number: _Number
     time_ms: _Number
-    before: Hex
-    content: Hex
+    before: _Digest
+    content: _Digest
     seen: LoggedMark
     ledger: LoggedMark
     spent: LoggedSpent | None
     """None: of a time when stamps did not say."""
     arrived: int | None = Field(ge=0, lt=2**N_ARRIVED)
     """None: of a time when stamps did not say, and did not sign the id."""
-    commitment: Hex
+    commitment: _Commitment
     """Of a proposal; of other messages empty."""
     signature: Hex
 
@@ -122,9 +129,15 @@ class LoggedMessage(ValidatedModel):
         return self.arrived is not None
 
     @property
+    def committed(self) -> str:
+        """The commitment that its sender has signed; empty: none."""
+        return self.commitment if self.names_itself and self.commitment.strip("0") else ""
+
+    @property
     def confirms(self) -> set[int]:
         """The numbers of the receiver's messages that the sender says it has."""
-        bits = 1 if self.arrived is None else self.arrived
+        # The head of the message it has seen last is over that message: it cannot be without it.
+        bits = 1 if self.arrived is None else self.arrived | 1
         numbers = {self.seen.number - i for i in range(N_ARRIVED) if bits >> i & 1}
         return {number for number in numbers if number > 0}
 
@@ -138,8 +151,8 @@ class LoggedChain(ValidatedModel):
     """The messages to or from another party under one of its keys."""
 
     direction: Direction
-    other: str
-    key: Hex
+    other: Name
+    key: _Digest
     messages: tuple[LoggedMessage, ...]
 
 
@@ -155,7 +168,7 @@ class LogFile(ValidatedModel):
 
     format: Literal["pv4fad log"] = "pv4fad log"
     version: Literal[4] = 4
-    party: str
+    party: Name
     identity: Hex
     chains: tuple[LoggedChain, ...]
     ledger: LoggedLedger
@@ -229,11 +242,11 @@ class LogFile(ValidatedModel):
     def commitments(self, sender: str, key: bytes, run_id: str) -> set[str]:
         """What `sender` has committed to in its proposals of a run to this party, signed."""
         return {
-            message.commitment
+            message.committed
             for chain in self.chains
             if (chain.direction, chain.other) == ("received", sender)
             for message in chain.messages
-            if message.commitment
+            if message.committed
             and message.message.split("/")[0] == run_id
             and message.is_signed_by(key, sender, self.party)
         }

@@ -21,7 +21,6 @@ from pv4fad.audit.stamp import (
     N_ARRIVED,
     NO_COMMITMENT,
     SALT_BYTES,
-    Mark,
     Stamp,
     content_digest,
     split,
@@ -97,7 +96,7 @@ class Notary:
                 return message  # sent again
             _check_place(chain, stamp)
             _check_ledger(chain, stamp)
-            _check_seen(self._chain(tx, "sent", sender), stamp.seen)
+            _check_seen(self._chain(tx, "sent", sender), stamp)
             chain.append(name, content, stamp)
         return message
 
@@ -178,8 +177,14 @@ def _check_ledger(chain: Chain, stamp: Stamp) -> None:
         )
 
 
-def _check_seen(sent: Chain, seen: Mark) -> None:
+def _check_seen(sent: Chain, stamp: Stamp) -> None:
     """What the other party has seen of this one's messages."""
+    seen = stamp.seen
+    if seen.number and stamp.arrived is not None and not stamp.arrived & 1:
+        raise ProtocolError(
+            f"{sent.other} has signed that it has seen message {seen.number} of {sent.own}, and"
+            " that it has not arrived"
+        )
     if seen.number > sent.last().number:
         raise StoreError(
             f"{sent.other} has seen {seen.number} messages of {sent.own}, whose store knows of"

@@ -19,6 +19,7 @@ from pv4fad.audit.log_file import Hex, LoggedMessage
 from pv4fad.audit.signed_file import is_signed, signature_of
 from pv4fad.errors import DataError, ParameterError, WireError
 from pv4fad.protocol.identity import Identity
+from pv4fad.protocol.parameters import Name
 from pv4fad.store.records import Records
 from pv4fad.store.store import Store
 from pv4fad.validated import ValidatedModel, problems_text
@@ -31,8 +32,8 @@ class Witness(ValidatedModel):
 
     format: Literal["pv4fad witness"] = "pv4fad witness"
     version: Literal[2] = 2
-    witness: str
-    party: str
+    witness: Name
+    party: Name
     key: Hex
     """The party's signing key, as the witness knows it."""
     code: str

@@ -24,7 +24,7 @@ from pv4fad.protocol.identity import stored_identity
 from pv4fad.protocol.parameters import RunParameters
 from pv4fad.protocol.roles import PAYMENT_NETWORK
 from pv4fad.protocol.state import parameters_of
-from pv4fad.run.folder import RUN_FILE
+from pv4fad.run.folder import RUN_FILE, RunFolder
 from pv4fad.store.disk import DiskStore
 from pv4fad.store.file import holds_store
 from pv4fad.store.records import Records, run_ids
@@ -112,7 +112,8 @@ def verify(
     logs: list[LogFile] = []
     for path in paths:
         logs += _logs_at(path, key)
-    found = verify_logs(logs)
+    runs = [document for path in paths if (document := RunFolder(path).read()) is not None]
+    found = verify_logs(logs, [run.parameters for run in runs])
     if as_json:
         print_json(
             {
@@ -123,7 +124,8 @@ def verify(
                 "confirmed": found.n_confirmed,
                 "live": found.n_live,
                 "live_missing": found.n_live_missing,
-                "faults": [{"party": one.party, "what": one.what} for one in found.faults],
+                "faults": [vars(one) for one in found.faults],
+                "notes": [vars(one) for one in found.notes],
             }
         )
     else:
@@ -265,6 +267,8 @@ def _print(logs: list[LogFile], found: Audit) -> None:
             f" {found.n_live_missing:,} of them did not arrive",
             soft_wrap=True,
         )
+    for one in found.notes:
+        out.print(escape(f"{one.party}: {one.what}"), soft_wrap=True)
     for one in found.faults:
         out.print(f"[bold red]{escape(one.party)}[/]: {escape(one.what)}", soft_wrap=True)
     if not found.faults:

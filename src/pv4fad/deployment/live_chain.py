@@ -2,9 +2,13 @@
 
     before every message   head before it, time, latest mark of the other direction, signature
 
-of the same size for all: a message that is no mark has zeros in place of the signature.  A message
-that does not continue the chain, or a mark that its sender has not signed or that confirms one that
-was not sent, is refused.
+of the same size for all: a message that is no mark has zeros in place of the signature.  Numbers 1,
+2, 4 and so on to 1024, and then every 1024th, are marks, so that short sessions have some as well.
+A message that does not continue the chain, or a mark that its sender has not signed or that
+confirms one that was not sent, is refused.
+
+A mark may be lost on the way, and a sender that wants to leave none may use other numbers only.  So
+a receiver takes a limited number of messages after a mark, and then nothing until the next one.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ from pv4fad.errors import ProtocolError
 
 MARK_EVERY = 1024
 """At 20 messages a second, every 51 s."""
+_MOST_LOST = 4
+"""So many marks of a long session may be lost one after the other before anything is refused."""
 _BEFORE = struct.Struct(">32sQQ32s64s")
 CHAIN_BYTES = _BEFORE.size
 _NO_SIGNATURE = bytes(64)
@@ -41,12 +47,13 @@ class LiveChain:
         self._seen = NOTHING_SEEN
         self._marks = [NOTHING_SEEN]  # from the one that the other has confirmed
         self._missing = 0
+        self._unmarked = 0  # messages that were taken since the last mark of the other
 
     def stamped(self, number: int, message: bytes) -> bytes:
         """A message as it is sealed."""
         before = self._sent.head
         self._sent = Mark(number, next_live_head(before, number, message))
-        if number % MARK_EVERY:
+        if not _is_mark(number):
             return _BEFORE.pack(before, 0, 0, bytes(32), _NO_SIGNATURE) + message
         now, seen = time.time_ns() // 1_000_000, self._seen
         ends = (self._own.name, self._other)
@@ -67,7 +74,8 @@ class LiveChain:
             )
         after = Mark(number, next_live_head(before, number, message))
         missing = self._missing + number - self._received.number - 1
-        if number % MARK_EVERY == 0:
+        unmarked = self._unmarked + 1
+        if _is_mark(number):
             ends, seen = (self._other, self._own.name), Mark(seen_number, seen_head)
             mark = self._mark(after, ends, seen, now, signature)
             if not mark.is_signed:
@@ -76,8 +84,13 @@ class LiveChain:
                 raise ProtocolError(f"{self._other} confirms a live mark that it was not sent")
             self._marks = self._marks[self._marks.index(seen) :]
             self._log.append(mark.model_copy(update={"missing": missing}))
-            self._seen = after
-        self._received, self._missing = after, missing
+            self._seen, unmarked = after, 0
+        if unmarked > _MOST_LOST * min(max(self._seen.number, 1), MARK_EVERY):
+            raise ProtocolError(
+                f"{self._other} has not marked its live messages since number {self._seen.number}:"
+                f" number {number} is taken only after its next mark"
+            )
+        self._received, self._missing, self._unmarked = after, missing, unmarked
         return message
 
     def _mark(
@@ -95,3 +108,7 @@ class LiveChain:
             time_ms=now,
             signature=signature.hex(),
         )
+
+
+def _is_mark(number: int) -> bool:
+    return number % MARK_EVERY == 0 or (number < MARK_EVERY and number.bit_count() == 1)

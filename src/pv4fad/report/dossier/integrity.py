@@ -81,7 +81,7 @@ def integrity(
             (log.party, log.public.fingerprint, sum(len(chain.messages) for chain in log.chains))
             for log in logs
         ),
-        audit=verify_logs(logs) if logs else None,
+        audit=verify_logs(logs, [document.parameters]) if logs else None,
         gaps=tuple(gaps),
     )
 

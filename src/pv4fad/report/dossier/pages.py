@@ -158,6 +158,10 @@ def _values(dossier: Dossier) -> dict[str, Any]:
             (in_words(one.party, words), in_words(one.what, words))
             for one in (() if audit is None else audit.faults)
         ],
+        "unchecked": [
+            (in_words(one.party, words), in_words(one.what, words))
+            for one in (() if audit is None else audit.notes)
+        ],
         "exceeded": () if content.attack is None else content.attack.exceeded,
     }
 

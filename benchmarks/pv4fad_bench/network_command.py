@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -109,34 +109,33 @@ def _units(need: Need) -> Printed:
 
 
 def _tables(need: Need) -> Printed:
-    costs = Printed("", title="Match, count and score, work of both parties")
-    for heading in ("accounts", "train CPU s", "bytes", "score CPU s", "bytes"):
+    costs = Printed("", title="Work of both parties")
+    for heading in ("accounts", "match, count CPU s", "bytes", "score CPU s", "bytes"):
         costs.add_column(heading, justify="right")
-    for which, of_run, score in (("", need.tables, True), (", new", need.further_tables, False)):
-        by_rank = [table for table in reversed(of_run) for _ in range(table.number)]
+    training, score = (need.train_cpu_s, need.train_bytes), (need.score_cpu_s, need.score_bytes)
+    for which, tables, works in (
+        ("", need.tables, (training, score)),
+        (", new accounts", need.further_tables, ((need.match_cpu_s, need.match_bytes),)),
+    ):
+        by_rank = [table for table in reversed(tables) for _ in range(table.number)]
         for name, table in (
             ("largest institution", by_rank[0]),
             ("median", by_rank[len(by_rank) // 2]),
         ):
-            costs.add_row(name + which, *_cells(need, [(table, 1)], score=score))
-        every = [(table, table.number) for table in of_run]
-        costs.add_row("all" + which, *_cells(need, every, score=score), end_section=True)
+            costs.add_row(name + which, *_cells([(table, 1)], works))
+        every = [(table, table.number) for table in tables]
+        costs.add_row("all" + which, *_cells(every, works), end_section=True)
     return costs
 
 
-def _cells(need: Need, tables: list[tuple[Table, int]], *, score: bool) -> list[str]:
-    """Accounts that are declared; CPU and bytes of training, and of scoring if it is asked for."""
-
-    def total(of_table: Callable[[Table], float]) -> float:
-        return sum(n * of_table(table) for table, n in tables)
-
-    cells = [
-        f"{sum(table.layout.n_accounts_declared * n for table, n in tables):,}",
-        f"{total(need.train_cpu_s):,.1f}",
-        size_text(round(total(need.train_bytes))),
-    ]
-    if score:
-        cells += [f"{total(need.score_cpu_s):,.2f}", size_text(round(total(need.score_bytes)))]
+def _cells(
+    tables: list[tuple[Table, int]], works: Iterable[tuple[Callable[[Table], float], ...]]
+) -> list[str]:
+    """Accounts that are declared; CPU seconds and bytes of each work."""
+    cells = [f"{sum(table.layout.n_accounts_declared * n for table, n in tables):,}"]
+    for cpu_s, n_bytes in works:
+        cells.append(f"{sum(n * cpu_s(table) for table, n in tables):,.2f}")
+        cells.append(size_text(round(sum(n * n_bytes(table) for table, n in tables))))
     return cells
 
 
@@ -164,7 +163,7 @@ def _rows(need: Need) -> tuple[tuple[str, float | None, float, str], ...]:
          need.total(need.train_bytes), "sent"),
         ("tables and keys of all, to all", None, need.public_bytes * network.institutions, "sent"),
         ("match new accounts, each day, in {hours} h",
-         need.total_further(need.train_cpu_s) / NIGHT_S, need.total_further(need.train_bytes),
+         need.total_further(need.match_cpu_s) / NIGHT_S, need.total_further(need.match_bytes),
          "sent"),
         ("score a day in a batch, in {hours} h",
          (scored_s + need.total(need.score_cpu_s)) / NIGHT_S, need.total(need.score_bytes), "sent"),

@@ -9,7 +9,7 @@ unequal as ranks are: the k-th has 1/k of the accounts of the first.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -24,6 +24,7 @@ from pv4fad.he.strips import Strips
 from pv4fad.protocol.layouts import cheapest_layout, table_seconds
 from pv4fad.protocol.live.plan import default_tick_ms
 from pv4fad.protocol.match.messages import EncryptedTable
+from pv4fad.protocol.order import rows_of
 from pv4fad.protocol.parameters import RunParameters, most_in_a_bin
 from pv4fad.protocol.tables import padded
 from pv4fad.workers import Workers
@@ -63,33 +64,61 @@ class Measured:
     def _layout(self) -> TableLayout:
         return self.parameters.tables[0].layout
 
-    @property
-    def cpu_per_estimate(self) -> float:
-        """CPU seconds of training against those that choose the layout."""
-        size = padded(self.workload.bank_accounts)
-        return self.job.train_cpu_s / table_seconds(self._layout, size, self.n_atoms)
+    def train_cpu_s(self, layout: TableLayout, bank_accounts: int) -> float:
+        """Of such a table."""
+        return self._by_estimate(self.job.train_cpu_s, layout, bank_accounts)
+
+    def match_cpu_s(self, layout: TableLayout, bank_accounts: int) -> float:
+        """The same without keys and counts, which a match of new accounts does not need."""
+        return self._by_estimate(self.job.phases["match"].cpu_s, layout, bank_accounts)
 
     @property
     def n_atoms(self) -> int:
         return self.parameters.sizes.n_atoms
 
     def train_bytes(self, layout: TableLayout, bank_accounts: int) -> float:
-        """Of such a table: powers as many as its own bins need, all else as measured."""
-        powers = sum(one.n_bytes for one in self.job.traffic if one.kind == EncryptedTable.kind)
-        measured = n_powers_of(self._layout, padded(self.workload.bank_accounts))
-        more = n_powers_of(layout, bank_accounts) / measured - 1
-        return (self._bytes(score=False) + powers * more) * layout.n_blocks / self._layout.n_blocks
+        """Of such a table, and of the bank's keys."""
+        keys = self._kinds_in("propose")
+        others = self._kinds_of_training() - keys
+        return self._bytes(keys) + self._of_powers(others, layout, bank_accounts)
+
+    def match_bytes(self, layout: TableLayout, bank_accounts: int) -> float:
+        """The same without keys and counts."""
+        return self._of_powers(self._kinds_in("match"), layout, bank_accounts)
 
     @property
     def score_bytes_per_block(self) -> float:
-        return self._bytes(score=True) / self._layout.n_blocks
+        kinds = {one.kind for one in self.job.traffic} - self._kinds_of_training()
+        return self._bytes(kinds) / self._layout.n_blocks
 
     @property
     def score_cpu_per_block(self) -> float:
         return self.job.score_cpu_s / self._layout.n_blocks
 
-    def _bytes(self, *, score: bool) -> int:
-        return sum(one.n_bytes for one in self.job.traffic if score == ("score" in one.kind))
+    def _kinds_in(self, phase: str) -> set[str]:
+        rows = [row for row in rows_of(self.parameters) if row.phase == phase]
+        return {kind.kind for row in rows for kind in (row.message, row.answer) if kind is not None}
+
+    def _kinds_of_training(self) -> set[str]:
+        return {one.kind for one in self.job.traffic if "score" not in one.kind}
+
+    def _by_estimate(self, cpu_s: float, layout: TableLayout, bank_accounts: int) -> float:
+        """In proportion to the seconds that choose the layout."""
+        own = table_seconds(self._layout, self._bank_accounts, self.n_atoms)
+        return cpu_s * table_seconds(layout, bank_accounts, self.n_atoms) / own
+
+    def _of_powers(self, kinds: Collection[str], layout: TableLayout, bank_accounts: int) -> float:
+        """Powers as many as the table's own bins need, all else by the block as measured."""
+        more = n_powers_of(layout, bank_accounts) / n_powers_of(self._layout, self._bank_accounts)
+        measured = self._bytes(kinds) + (more - 1) * self._bytes({EncryptedTable.kind})
+        return measured * layout.n_blocks / self._layout.n_blocks
+
+    def _bytes(self, kinds: Collection[str]) -> int:
+        return sum(one.n_bytes for one in self.job.traffic if one.kind in kinds)
+
+    @property
+    def _bank_accounts(self) -> int:
+        return padded(self.workload.bank_accounts)
 
 
 @dataclass(frozen=True)
@@ -191,11 +220,16 @@ class Need:
     # Of a table.
 
     def train_cpu_s(self, table: Table) -> float:
-        of = self._like(table)
-        return of.cpu_per_estimate * table_seconds(table.layout, table.bank_accounts, of.n_atoms)
+        return self._like(table).train_cpu_s(table.layout, table.bank_accounts)
 
     def train_bytes(self, table: Table) -> float:
         return self._like(table).train_bytes(table.layout, table.bank_accounts)
+
+    def match_cpu_s(self, table: Table) -> float:
+        return self._like(table).match_cpu_s(table.layout, table.bank_accounts)
+
+    def match_bytes(self, table: Table) -> float:
+        return self._like(table).match_bytes(table.layout, table.bank_accounts)
 
     def score_cpu_s(self, table: Table) -> float:
         return self._like(table).score_cpu_per_block * table.layout.n_blocks
@@ -215,7 +249,7 @@ class Need:
         return sum(one.number * of_table(one) for one in self.tables)
 
     def total_further(self, of_table: Callable[[Table], float]) -> float:
-        """Of a match of few new accounts: a training's figures, so somewhat more than it takes."""
+        """Of a match of few new accounts."""
         return sum(one.number * of_table(one) for one in self.further_tables)
 
     @property

@@ -14,7 +14,7 @@ from pv4fad.hashing.table_size import LOG2_FAILURE
 from pv4fad.he.polynomial import n_powers
 from pv4fad.protocol.identity import identity_in
 from pv4fad.protocol.match.messages import EncryptedTable
-from pv4fad.protocol.propose.messages import Roster
+from pv4fad.protocol.propose.messages import BankKeys, Roster
 from pv4fad.protocol.tables import padded
 from pv4fad.protocol.wire import Address, encode
 from pv4fad.store.store import MemoryStore
@@ -57,6 +57,9 @@ def test_a_network_of_the_measured_bank_needs_what_was_measured(need):
         assert need.score_cpu_s(table) == pytest.approx(job.score_cpu_s)
         sent = need.train_bytes(table) + need.score_bytes(table)
         assert sent == pytest.approx(sum(one.n_bytes for one in job.traffic))
+        assert need.match_cpu_s(table) == pytest.approx(job.phases["match"].cpu_s)
+        (keys,) = (one for one in job.traffic if one.kind == BankKeys.kind)
+        assert need.match_bytes(table) < need.train_bytes(table) - keys.n_bytes
         assert all(job.checks.values())
 
 
@@ -87,9 +90,9 @@ def test_few_new_accounts_cost_what_their_bank_asks_for(need):
         table.number for table in need.tables
     ]
     assert {table.layout.n_accounts_declared for table in need.further_tables} == {1024}
-    cpu = [need.train_cpu_s(table) for table in need.further_tables]
+    cpu = [need.match_cpu_s(table) for table in need.further_tables]
     assert cpu == sorted(cpu)
-    assert 0 < need.total_further(need.train_cpu_s) < need.total(need.train_cpu_s)
+    assert 0 < need.total_further(need.match_cpu_s) < need.total(need.match_cpu_s)
 
 
 def test_every_institution_has_a_table(need):

@@ -7,6 +7,7 @@ check    a claim about the result, compared with the plain truth
 
 from __future__ import annotations
 
+import gc
 import platform
 import time
 from collections import defaultdict, deque
@@ -328,7 +329,11 @@ def this_machine() -> dict[str, Any]:
 
 
 def forget_peak_memory() -> None:
-    """The peak of this process counts from here, where the system can do that."""
+    """The peak of this process counts from here, where the system can do that.
+
+    Without what is left of an earlier job: parties refer to each other.
+    """
+    gc.collect()
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 

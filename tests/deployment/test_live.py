@@ -243,6 +243,45 @@ def test_a_hub_that_was_killed_is_found_again_and_what_was_asked_is_given_up(wor
         in_loop(work())
 
 
+def test_a_bank_that_was_away_for_long_is_asked_in_a_new_session(world):
+    """Marks were lost while it was away, and the next one is hundreds of questions from now."""
+
+    async def work():
+        network, n_failed = world.correspondence(PAYMENT_NETWORK), 0
+        async with LiveQuestions(world.folder(PAYMENT_NETWORK), network) as questions:
+            await answered(questions, "bank01", b"before")
+            before = questions._banks["bank01"].session
+            for _ in range(600):
+                before.seal(b"lost")
+            for _ in range(20):
+                try:
+                    assert await questions.ask("bank01", b"ab", 30) == b"ba"
+                except NoAnswerError:
+                    n_failed += 1
+            assert questions._banks["bank01"].session is not before
+        return n_failed
+
+    with world.hub(), answering(world.folder("bank01"), world.correspondence("bank01"), reversed_):
+        assert in_loop(work()) == 1
+
+
+def test_a_bank_whose_marks_were_lost_is_asked_in_a_new_session(world):
+    """Such as while its disk was full."""
+    questions = LiveQuestions(world.folder(PAYMENT_NETWORK), world.correspondence(PAYMENT_NETWORK))
+    ours, theirs = sessions(world)
+    known = questions._banks["bank01"] = live._Bank(session=ours)
+    unmarked = []
+    for number in range(1, 10):
+        reply = theirs.seal(bytes(8))
+        if not live_chain._is_mark(number):
+            unmarked.append(live_message(What.MESSAGE, "bank01", bytes([Kind.SEALED]) + reply))
+    for reply in unmarked[:-1]:
+        questions._take(reply)
+        assert known.session is ours
+    questions._take(unmarked[-1])
+    assert known.session is None
+
+
 def test_a_slow_bank_that_loses_its_connection_answers_again(world):
     """With more questions waiting than it keeps, and one at work that it cannot answer any more."""
     begun, held = threading.Event(), threading.Event()

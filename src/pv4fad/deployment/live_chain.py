@@ -8,7 +8,9 @@ A message that does not continue the chain, or a mark that its sender has not si
 confirms one that was not sent, is refused.
 
 A mark may be lost on the way, and a sender that wants to leave none may use other numbers only.  So
-a receiver takes a limited number of messages after a mark, and then nothing until the next one.
+a receiver takes a limited number of messages after a mark, and then nothing until the next one
+(`UnmarkedError`).  That may be far away, after many messages were lost: only a new session helps at
+once.
 """
 
 from __future__ import annotations
@@ -35,6 +37,10 @@ _MOST_LOST = 4
 _BEFORE = struct.Struct(">32sQQ32s64s")
 CHAIN_BYTES = _BEFORE.size
 _NO_SIGNATURE = bytes(64)
+
+
+class UnmarkedError(ProtocolError):
+    """Too many messages without a mark; in a new session the first one is a mark."""
 
 
 class LiveChain:
@@ -86,7 +92,7 @@ class LiveChain:
             self._log.append(mark.model_copy(update={"missing": missing}))
             self._seen, unmarked = after, 0
         if unmarked > _MOST_LOST * min(max(self._seen.number, 1), MARK_EVERY):
-            raise ProtocolError(
+            raise UnmarkedError(
                 f"{self._other} has not marked its live messages since number {self._seen.number}:"
                 f" number {number} is taken only after its next mark"
             )

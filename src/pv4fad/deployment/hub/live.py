@@ -34,6 +34,7 @@ from pv4fad.audit.live_marks import MarkLog
 from pv4fad.deployment.correspondence import Correspondence
 from pv4fad.deployment.hub import connection
 from pv4fad.deployment.hub.switch import What, live_message, read_live_message
+from pv4fad.deployment.live_chain import UnmarkedError
 from pv4fad.deployment.live_keys import (
     Handshake,
     LiveSession,
@@ -204,7 +205,10 @@ class LiveQuestions:
                 Kind.UNKNOWN_SESSION,
                 known.session.session,
             ):
-                known.give_up(NoAnswerError(f"{bank} was restarted"))
+                known.give_up(NoAnswerError(f"{bank} was restarted, or asks for a new session"))
+        except UnmarkedError as error:
+            known.warnings.say("%s: %s", bank, error)
+            known.give_up(NoAnswerError(f"{bank}: its answers have no marks"))
         except (ProtocolError, StoreError) as error:
             known.warnings.say("%s: %s", bank, error)
 
@@ -288,7 +292,13 @@ class _LiveAnswers:
         known = self._sessions.get(session_of(rest))
         if known is None:
             return bytes([Kind.UNKNOWN_SESSION]) + session_of(rest)
-        count, question = known.open(rest)
+        try:
+            count, question = known.open(rest)
+        except UnmarkedError as error:
+            # So after a connection that was lost for long: a new session has its marks at once.
+            self._warnings.say("a live session was ended: %s", error)
+            del self._sessions[known.session]
+            return bytes([Kind.UNKNOWN_SESSION]) + known.session
         return bytes([Kind.SEALED]) + known.seal(_COUNT.pack(count) + self._answer(question))
 
 

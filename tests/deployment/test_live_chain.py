@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from itertools import islice
+from pathlib import Path
 
 import pytest
 from tests.kit.in_threads import make_card
 
+from pv4fad.audit import verify_live
 from pv4fad.audit.live_marks import LiveMark, MarkLog, statement
 from pv4fad.audit.log_file import LogFile, LoggedLedger
 from pv4fad.audit.stamp import Mark
@@ -86,6 +88,23 @@ def test_logs_of_both_ends_fit_together_and_count_what_was_lost(logs):
     assert {mark.missing for mark in logs[B].live} == {0, 1, 3}
     for one in logs.values():
         assert audited({one.party: one}).faults == ()
+
+
+def test_marks_of_many_sessions_are_not_searched_for_each_of_them(tmp_path, monkeypatch):
+    """Every session has some, however short it is."""
+    for _ in range(20):
+        talk(*session(tmp_path), 2)
+    logs, n_looks, way = logs_of(tmp_path), 0, verify_live._way
+
+    def counted(mark: LiveMark):
+        nonlocal n_looks
+        n_looks += 1
+        return way(mark)
+
+    monkeypatch.setattr(verify_live, "_way", counted)
+    found = audited(logs)
+    assert (found.n_live, found.faults) == (80, ())
+    assert n_looks == sum(len(log.live) for log in logs.values()) == 160
 
 
 def test_marks_confirm_those_of_the_other_end(logs):
@@ -272,6 +291,20 @@ def test_half_of_a_line_is_dropped_and_the_log_goes_on(tmp_path):
     path.write_bytes(b"{}\n" + whole)
     with pytest.raises(DataError, match="is damaged"):
         MarkLog.read(path)
+
+
+@pytest.mark.parametrize("rest", [b"", b"{", b"x" * 10_000])
+def test_a_long_log_goes_on_without_being_read(tmp_path, monkeypatch, rest):
+    """At 20 messages a second it has hundreds of megabytes after a year."""
+    talk(*session(tmp_path), 4 * EVERY)
+    path = tmp_path / B / "live" / "marks.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + rest)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", lambda _: pytest.fail("the whole file was read"))
+        talk(*session(tmp_path), EVERY)
+    assert path.read_bytes()[: len(whole)] == whole
+    assert len(MarkLog.read(path)) == whole.count(b"\n") + 6
 
 
 def test_a_mark_shows_no_secret_and_nothing_of_what_was_asked(tmp_path):

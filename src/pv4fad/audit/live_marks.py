@@ -87,6 +87,7 @@ def statement(session: bytes, ends: tuple[str, str], mark: Mark, seen: Mark, tim
     return _framed(_PURPOSE, session, *names, *numbers, mark.head, seen.head)
 
 
+_LAST_BYTES = 4096  # some lines
 NOTHING_SEEN = Mark(0, bytes(HASH_BYTES))
 
 
@@ -112,8 +113,7 @@ class MarkLog:
     def _open(self) -> int:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        whole = self._path.read_bytes()
-        os.ftruncate(file, whole.rfind(b"\n") + 1)  # a power cut may leave half of a line
+        os.ftruncate(file, _end_of_lines(file))  # a power cut may leave half of a line
         return file
 
     def close(self) -> None:
@@ -136,6 +136,17 @@ class MarkLog:
     def of_folder(cls, folder: Path) -> Self:
         """Of a party's folder."""
         return cls(folder / MARKS_FILE)
+
+
+def _end_of_lines(file: int) -> int:
+    """Behind the last whole line; the log of a year is not read for that."""
+    size, n_bytes = os.fstat(file).st_size, _LAST_BYTES
+    while True:
+        start = max(0, size - n_bytes)
+        end = start + os.pread(file, n_bytes, start).rfind(b"\n") + 1
+        if end > start or start == 0:
+            return end
+        n_bytes *= 2
 
 
 def _write_line(file: int, line: bytes) -> None:

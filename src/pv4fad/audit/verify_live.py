@@ -27,11 +27,9 @@ class LiveAudit:
 
 def verify_live(logs: Sequence[LogFile], apart: Set[frozenset[str]]) -> LiveAudit:
     """`apart`: pairs that are not compared, because their logs differ about a key."""
-    ways: dict[Way, None] = {}
-    for log in logs:
-        own = (mark for mark in log.live if log.party in (mark.sender, mark.receiver))
-        ways |= dict.fromkeys(map(_way, own))
     given = {log.party: log for log in logs}
+    marks = {log.party: _by_way(log) for log in logs}
+    ways = dict.fromkeys(way for of_log in marks.values() for way in of_log)
     n_messages = n_missing = 0
     faults: list[tuple[str, str]] = []
     for way in ways:
@@ -39,30 +37,38 @@ def verify_live(logs: Sequence[LogFile], apart: Set[frozenset[str]]) -> LiveAudi
         if frozenset((sender, receiver)) in apart:
             continue
         sent, received = (
-            None if name not in given else [m for m in given[name].live if _way(m) == way]
-            for name in (sender, receiver)
+            marks[name].get(way, []) if name in given else None for name in (sender, receiver)
         )
         back = (session, receiver, sender)
         key, its_key = (
             given[name].signing_key if name in given else None for name in (sender, receiver)
         )
         replies = {
-            name: [m for m in log.live if _way(m) == back and _is_good(m, its_key)]
-            for name, log in given.items()
-            if name in (sender, receiver)
+            name: [m for m in marks[name].get(back, []) if _is_good(m, its_key)]
+            for name in (sender, receiver)
+            if name in given
         }
         known = [*(sent or ()), *(received or ())]
         n_messages += max(mark.number for mark in known)
         n_missing += max((mark.missing for mark in received or ()), default=0)
-        for owner, marks in ((sender, sent), (receiver, received)):
-            faults += [(owner, what) for what in _of_log(marks or (), owner, key)]
+        for owner, of_owner in ((sender, sent), (receiver, received)):
+            faults += [(owner, what) for what in _of_log(of_owner or (), owner, key)]
         if sent is not None:
             good = [mark for mark in received or () if _is_good(mark, key)]
             faults += [(sender, what) for what in _not_kept(sent, good, replies[sender])]
         if received is not None:
-            confirmed = [mark for marks in replies.values() for mark in marks]
+            confirmed = [mark for of_end in replies.values() for mark in of_end]
             faults += [(receiver, what) for what in _confirmed_only(received, confirmed)]
     return LiveAudit(n_messages, n_missing, tuple(dict.fromkeys(faults)))
+
+
+def _by_way(log: LogFile) -> dict[Way, list[LiveMark]]:
+    """The owner's marks, sent and received; there may be many sessions."""
+    found: dict[Way, list[LiveMark]] = {}
+    for mark in log.live:
+        if log.party in (mark.sender, mark.receiver):
+            found.setdefault(_way(mark), []).append(mark)
+    return found
 
 
 def _of_log(marks: Sequence[LiveMark], owner: str, key: str | None) -> Iterator[str]:

@@ -32,6 +32,7 @@ from pv4fad.protocol.tables import hashed_id
 from pv4fad.protocol.wire import decode, encode
 from pv4fad.service.asking import model as asked_model
 from pv4fad.service.asking import stored
+from pv4fad.service.asking.knowledge import Knowledge
 from pv4fad.service.asking.line import Line
 from pv4fad.service.asking.stored import Following
 from pv4fad.service.decisions import HOWS
@@ -718,6 +719,24 @@ def test_a_model_that_cannot_be_read_leaves_no_file_open(world, journal, monkeyp
     with pytest.raises(OSError, match="no space left"):
         world.model(journal)
     assert [one.closed for one in opened] == [True]
+
+
+def test_a_model_that_cannot_be_taken_up_leaves_no_workers(world, journal, monkeypatch):
+    """It is tried again every two seconds."""
+
+    def breaks(*_):
+        raise ValueError("on purpose")
+
+    async def work():
+        async with asking(world, journal, Banks(world)) as engine:
+            before, new = engine._asking, world.model(journal)
+            monkeypatch.setattr(Knowledge, "absorb", breaks)
+            with pytest.raises(ValueError, match="on purpose"):
+                await engine.use(new)
+            assert engine._asking is before
+            assert new.shares.closed
+
+    in_loop(work())
 
 
 def test_payments_that_wait_while_the_model_is_replaced_are_judged_with_the_new_one(world, journal):

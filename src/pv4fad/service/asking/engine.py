@@ -136,8 +136,12 @@ class LiveEngine:
     async def use(self, model: LiveModel) -> None:
         """From now on; what waits is judged again."""
         new = await self._begin(model)
+        try:
+            new.knowledge.absorb(self._asking.knowledge)
+        except BaseException:
+            await new.end()  # or its workers would stay, with more of them at every try
+            raise
         before, self._asking = self._asking, new
-        new.knowledge.absorb(before.knowledge)
         self._n_died_before += before.crew.n_died
         await before.end()
 

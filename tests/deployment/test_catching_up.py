@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
 import numpy as np
@@ -14,16 +14,17 @@ from tests.kit.in_threads import ThreadFederation, write_data
 from tests.kit.small_federation import telling_tables
 
 from pv4fad.audit.catch_up import CaughtUp, mark_restored, require_caught_up
-from pv4fad.audit.log_file import LogFile
+from pv4fad.audit.log_file import LogFile, LoggedMessage
 from pv4fad.audit.notary import Notary, known_keys
 from pv4fad.audit.verify import verify_logs
 from pv4fad.audit.witness import Witness
+from pv4fad.deployment import catching_up
 from pv4fad.deployment.catching_up import take_in, witnesses_needed
 from pv4fad.deployment.party_folder import PartySettings, read_identity
 from pv4fad.deployment.status import Journal, new_status
 from pv4fad.errors import DataError, ProtocolError, StoreError
 from pv4fad.lead.settings import TrainingSettings
-from pv4fad.privacy.ledger import Restored, read_ledger, set_limit, spent_in_all
+from pv4fad.privacy.ledger import Restored, Spent, read_ledger, set_limit, spent_in_all
 from pv4fad.protocol.identity import Identity
 from pv4fad.protocol.live.booking import LiveBooked
 from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
@@ -187,17 +188,21 @@ def test_a_restored_bank_has_been_asked_live_every_day_for_all_that_it_knows(liv
     """Live queries are in no log, so that the others' files say nothing about them."""
     federation = lived.federation
     present = spent_in_all(federation.stores[BANK])
+    trained = date.fromisoformat(read_ledger(federation.stores[BANK]).delta.latest)
     code = restore(federation, BANK, federation.stores[BANK].snapshot())
     store, per_day = federation.stores[BANK], 2**20
     settings = settings_of(BANK).model_copy(update={"live_ticks_per_day": per_day})
     found = take_in(settings, federation.cards, store, witnesses(federation, BANK, code))
     assert not found.lost
     assert found.after == spent_in_all(store)
-    # It was trained today: today and tomorrow.
-    charged = Fraction(found.after.delta_steps - present.delta_steps, 2**64)
-    assert abs(charged - Fraction(2 * per_day, 2**72)) <= Fraction(1, 2**64)
     with store.transaction() as tx:
-        assert Records.of_party(tx).get(LiveBooked).per_day == per_day
+        booked = Records.of_party(tx).get(LiveBooked)
+    # It was trained today, or before midnight: each day since then, and tomorrow.
+    n_days = (date.fromisoformat(booked.until) - trained).days + 1
+    assert n_days in (2, 3)
+    charged = Fraction(found.after.delta_steps - present.delta_steps, 2**64)
+    assert abs(charged - Fraction(n_days * per_day, 2**72)) <= Fraction(1, 2**64)
+    assert booked.per_day == per_day
 
 
 def test_a_bank_that_has_forgotten_its_first_match_may_have_been_asked_live_since(lived):
@@ -234,6 +239,16 @@ def test_an_aggregator_that_has_forgotten_a_stop_still_stops(tmp_path, monkeypat
         said = one.after(np.zeros(1, np.uint32), budget, "2099-01-01")
         assert "metered-release = 5" in str(said)
     federation.close()
+
+
+@pytest.mark.parametrize("name", ["x", "run/bank01/0/metered-reply"])
+def test_whoever_signs_what_is_no_id_keeps_no_aggregator_from_catching_up(name):
+    store = MemoryStore(A)
+    odd = LoggedMessage.model_construct(message=name)
+    found = CaughtUp((odd,), (odd,), Spent(0, 0), Spent(0, 0))
+    with store.transaction() as tx:
+        catching_up._note_lost(tx, settings_of(A), found, "2026-05-01")
+    assert store.snapshot() == MemoryStore(A).snapshot()
 
 
 def metered(federation: ThreadFederation) -> dict[str, Metered]:

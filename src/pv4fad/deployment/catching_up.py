@@ -115,7 +115,8 @@ def _note_lost(tx: Transaction, settings: PartySettings, found: CaughtUp, today:
                 day = counted_day(today, noted.day if noted else "")
                 _party(tx).put(LayersAnswered(day, _ALL_OF_A_DAY), kind)
     elif settings.role == AGGREGATOR:
-        for bank in {_part(one, 5) for one in found.received if _part(one, 3) == MeteredReply.kind}:
+        replies = [one for one in found.received if _part(one, 3) == MeteredReply.kind]
+        for bank in {_part(one, 5) for one in replies} - {""}:
             kept = _party(tx).find(Metered, bank) or Metered()
             day = counted_day(today, kept.day)
             _party(tx).put(replace(kept, day=day, positives=_ALL_OF_A_DAY), bank)
@@ -144,5 +145,7 @@ def _kinds(messages: Sequence[LoggedMessage]) -> set[str]:
 
 
 def _part(message: LoggedMessage, number: int) -> str:
-    """Of an id: run, table, epoch, kind, index, sender, receiver."""
-    return message.message.split("/")[number]
+    """Of an id: run, table, epoch, kind, index, sender, receiver; nothing of one that is none,
+    which another party may have signed."""
+    parts = message.message.split("/")
+    return parts[number] if number < len(parts) else ""

@@ -25,7 +25,7 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
     no such model    it knows no such run, or the run has no model
     other keys       the keys in use are those of another match
     another query    it has answered another query for this tick
-    tick over        it has answered many later ones
+    tick over        it has answered a later one
     budget spent     it has answered as many ticks today as it allows; or those of the day are not
                      yet in its account of δ, or do not fit there
 """

@@ -158,7 +158,7 @@ class _Sender:
 
     def __str__(self) -> str:
         hows = ", ".join(f"{how} {n:,}" for how, n in self.decided.most_common())
-        return f"{self.decided.total():,} payments: {hows}; {self.alerts.total():,} alerts"
+        return f"{self.decided.total():,} payments: {hows}; alerts {self.alerts.total():,}"
 
 
 def _replay(folder: Path, sender: _Sender, rate: float) -> None:

@@ -304,7 +304,7 @@ def test_predictions_hold_alerts_and_the_payment_network_sees_what_was_learnt(tr
     assert record.learned.records_asked == record.records_known
     # The relay reads how far a job is, and nothing of what was found.
     for status in troubled[1:3]:
-        assert re.fullmatch(r"\w+: \d+ messages, \d+ bytes", status.progress)
+        assert re.fullmatch(r"\w+: \d+ messages, [\d,.]+ MB", status.progress)
 
 
 def test_nothing_is_left_to_resume(troubled):

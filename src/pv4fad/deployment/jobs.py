@@ -229,4 +229,4 @@ class NetworkMember:
 
 def _report(post: Post, progress: Progress) -> None:
     cost = progress.cost
-    post.report(f"{cost.phase}: {cost.messages} messages, {cost.bytes} bytes")
+    post.report(f"{cost.phase}: {cost.messages} messages, {cost.bytes / 10**6:,.1f} MB")

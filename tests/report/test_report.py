@@ -235,6 +235,15 @@ def test_every_kind_of_message_says_what_its_receiver_learns():
     assert set(LEARNS) == kinds_in_code()
 
 
+def test_a_query_shows_a_bank_a_round_and_with_votes_the_number_of_layers(whole):
+    votes = replace(whole, document=finished_document(model="paper", scoring="votes"))
+    a_round, layers = "that a round of questions takes place", "the padded number of layers"
+    for content, told, untold in ((whole, a_round, layers), (votes, layers, a_round)):
+        words = Seen(page(content)).words
+        assert told in words
+        assert untold not in words
+
+
 def test_a_run_that_was_only_trained_gives_a_report_that_says_so(document, tmp_path, pv4fad):
     run = write_run(tmp_path / "run", document, None)
     file = tmp_path / "report.html"

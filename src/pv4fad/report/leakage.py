@@ -30,12 +30,12 @@ LEARNS: dict[str, str] = {
     "encrypted-digits": NOTHING_CLOSED,
     "shared-labels": NOTHING_UNIFORM,
     "label-masks": NOTHING_UNIFORM,
-    "tables-in-force": "when the match was refreshed",
+    "tables-in-force": "which matches are in force",
     "blinded-set-shares": NOTHING_UNIFORM,
     "set-shares-opened": "that a message was handled",
     "label-request": "which part comes next",
     "encrypted-labels": NOTHING_CLOSED,
-    "score-query": "the padded number of layers; otherwise uniform values",
+    "score-query": "that a round of questions takes place; otherwise uniform values",
     "score-reply": "one bit about each {record} that it asked about, nothing about the others",
     "own-part": "metered: with the other part, how many bits are positive, not whose",
     "metered-reply": "metered: with the other part, how many bits are positive, not whose",
@@ -47,6 +47,7 @@ LEARNS: dict[str, str] = {
 }
 """By kind: what its receiver learns from it."""
 
+LAYERS = "the padded number of layers; otherwise uniform values"
 RELEASED_LABELS = "the noisy labels of the red leaves (released model)"
 VOTE_TOTAL = "one vote total per side of a scored {row}, which tells kinds of {records} apart"
 

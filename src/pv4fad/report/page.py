@@ -18,6 +18,7 @@ from pv4fad.report.charts import cost_figures, precision_recall
 from pv4fad.report.content import ID, TRUTH, ReportContent
 from pv4fad.report.leakage import (
     ASSUMPTIONS,
+    LAYERS,
     LEARNS,
     NOTHING_UNIFORM,
     RELEASED_LABELS,
@@ -203,6 +204,8 @@ def _learned(kind: str, receiver: str, mode: Mode) -> str:
         return RELEASED_LABELS
     if kind == "score-reply" and receiver == "aggregator":
         return NOTHING_UNIFORM
+    if kind == "score-query" and mode == "sealed":
+        return LAYERS
     if kind == "score-reply" and mode == "sealed":
         return VOTE_TOTAL
     return LEARNS.get(kind, "see the protocol")

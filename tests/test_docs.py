@@ -98,6 +98,21 @@ def test_commands_in_the_docs_exist_with_their_options(page):
         assert options <= known | {"--help"}, f"{shown} in {page.name}"
 
 
+def test_the_changelog_says_each_thing_once():
+    """Entries that begin alike are what a merge of two branches leaves."""
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    begun = [line[:40] for line in lines if line.startswith("- ")]
+    assert len(begun) > 50
+    assert sorted(set(begun)) == sorted(begun)
+
+
+def test_every_option_of_training_has_one_row():
+    table = rows(sections(ROOT / "docs" / "operate" / "training.md")["Options"])
+    listed = [option for row in table for option in _CODE.findall(row[0])]
+    assert len(listed) > 15
+    assert sorted(set(listed)) == sorted(listed)
+
+
 def test_commands_are_found_in_the_docs():
     # Or else the test above would check nothing.
     assert len(set().union(*map(shown_commands, DOCS))) > 5

@@ -52,7 +52,7 @@ def export(
     """Write a party's log of messages to a file that can be handed to an auditor.
 
     It has the ids, digests and signatures of all messages sent and received, and a bank's ledger;
-    no content, no key, nothing about an account or a payment.
+    no content, no secret key, nothing about an account or a payment.
     """
     log = _log_of(folder, key)
     write_whole(file, log.to_json())
@@ -71,7 +71,7 @@ def witness_command(
 ) -> None:
     """Write what you hold of another party's messages, signed, for its pv4fad party catch-up.
 
-    Ask that party on another way, such as by telephone, whether it has restored a backup. The file
+    Ask that party in another way, such as by telephone, whether it has restored a backup. The file
     has ids, digests and signatures of the messages between the two of you, and what that party has
     shown of its ledger.
     """

@@ -14,7 +14,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -130,7 +130,8 @@ def demo_live(
                 markup=False,
                 soft_wrap=True,
             )
-            time.sleep(60 * minutes)
+            with suppress(KeyboardInterrupt):  # as announced
+                time.sleep(60 * minutes)
 
 
 class _Sender:

@@ -116,6 +116,18 @@ def test_one_log_alone_is_checked_too(root, pv4fad):
     assert "all logs fit together" in text
 
 
+def test_parties_without_a_log_are_listed_with_the_keys_that_they_are_judged_by(root, pv4fad):
+    own = {}
+    for name in (S, A):
+        _, text, _ = pv4fad("audit", "verify", root / "logs" / f"{name}.json", "--json")
+        (own[name],) = (one["fingerprint"][:16] for one in json.loads(text)["parties"])
+    code, text, _ = pv4fad("audit", "verify", root / "logs" / f"{ONE}.json")
+    assert code == 0
+    for name, key in own.items():
+        assert f"{name}: no log, key {key} in that of {ONE}" in text
+    assert f"{ONE}: no log" not in text
+
+
 def test_a_log_has_no_secret_in_it(root):
     """No key, no salt: with the salt, whoever guesses a message could see that it is right."""
     for party in PARTIES:

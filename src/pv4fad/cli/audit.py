@@ -12,6 +12,7 @@ from pv4fad.audit.catch_up import require_caught_up
 from pv4fad.audit.live_marks import MARKS_FILE, MarkLog
 from pv4fad.audit.log_file import LogFile
 from pv4fad.audit.verify import Audit, verify_logs
+from pv4fad.audit.verify_keys import fingerprints, keys_in
 from pv4fad.audit.witness import Witness
 from pv4fad.cli.console import err, fail, out, print_json
 from pv4fad.cli.options import AsJson, StoreKey, party_key, store_key
@@ -256,6 +257,12 @@ def _print(logs: list[LogFile], found: Audit) -> None:
         n = sum(len(chain.messages) for chain in log.chains)
         text = f"{log.party}: {n:,} messages, key {log.public.fingerprint[:16]}"
         out.print(escape(text), soft_wrap=True)
+    given = {log.party for log in logs}
+    for party, at in sorted(keys_in(logs).items()):
+        if party not in given:
+            keys = fingerprints(set[str]().union(*at.values()))
+            text = f"{party}: no log, key {keys} in that of {', '.join(sorted(at))}"
+            out.print(escape(text), soft_wrap=True)
     out.print(
         f"{found.n_messages:,} messages; their receivers have confirmed {found.n_confirmed:,} of"
         " them under their own signature",

@@ -35,7 +35,7 @@ test: $(READY)  ## the whole test suite with real cryptography (about 10 minutes
 
 test-all: $(READY)  ## the test suite and the slow evidence
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench,ray]'
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m ''
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m '' -o faulthandler_timeout=1800
 
 test-other-blas: $(READY)  ## the tests with floating point, on the kernels of another processor
 	@$(BIN)/python .ci/other_blas.py

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from tests.kit.known_writer import KEY
 from tests.kit.local_engine import LocalEngine
 from tests.kit.small_federation import records_of, telling_tables
 
+from pv4fad.cli.federation_demo import free_ports
 from pv4fad.evidence.classes import n_kinds_of
 from pv4fad.evidence.trusted import trusted_counts
 from pv4fad.lead.data import bank_directory
@@ -119,9 +119,8 @@ def parts_of(folder: Path, journal: Journal, **others: Any) -> Parts:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    (port,) = free_ports(1)
+    return port
 
 
 @dataclass

@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -25,6 +24,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.kit.waiting import comes_true
 
+from pv4fad.cli.federation_demo import free_ports
+
 ROOT = Path(__file__).parents[2]
 MINUTES = 300.0  # a busy machine takes long to start a node
 
@@ -34,9 +35,8 @@ needs_ray = pytest.mark.skipif(
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("", 0))
-        return found.getsockname()[1]
+    (port,) = free_ports(1)
+    return port
 
 
 @dataclass

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated
 
 import click
+import numpy as np
 import typer
 from rich.rule import Rule
 
@@ -32,6 +33,7 @@ from pv4fad.protocol.roles import AGGREGATOR, PAYMENT_NETWORK
 from pv4fad.run.scoring_record import read_record
 
 MARK = "made-by-pv4fad-demo-federated.txt"
+_PORTS = range(20_000, 32_000)
 _ABOUT = """\
 Made by `pv4fad demo-federated`, which replaces this folder when it runs again.
   data                              generated payments and accounts
@@ -189,11 +191,16 @@ def wait_until_ready(log: Path, name: str, process: subprocess.Popen[bytes]) -> 
 
 
 def free_ports(n: int) -> list[int]:
-    """Different ports of this machine that are not in use now."""
-    sockets = [socket.socket() for _ in range(n)]
-    for bound in sockets:
-        bound.bind(("127.0.0.1", 0))
-    ports = [bound.getsockname()[1] for bound in sockets]
-    for bound in sockets:
-        bound.close()
+    """Different ports of this machine that are not in use now.
+
+    Below those that a system gives to outgoing connections, one of which could have taken a port
+    before it is used.
+    """
+    ports: list[int] = []
+    for port in np.random.default_rng().permutation(_PORTS).tolist():
+        with suppress(OSError), socket.socket() as bound:
+            bound.bind(("127.0.0.1", port))
+            ports.append(port)
+        if len(ports) == n:
+            break
     return ports
